@@ -1,0 +1,45 @@
+"""cronoq_django: scheduled jobs and background tasks for Django, on PostgreSQL alone.
+
+The public names live here and are imported when first used, so that `from cronoq_django import task` works in a
+module that Django loads before its models are ready.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cronoq_django.errors import Discard as Discard
+    from cronoq_django.errors import Retry as Retry
+    from cronoq_django.errors import Snooze as Snooze
+    from cronoq_django.schedules import Backoff as Backoff
+    from cronoq_django.schedules import at as at
+    from cronoq_django.schedules import cron as cron
+    from cronoq_django.schedules import every as every
+    from cronoq_django.schedules import manual as manual
+    from cronoq_django.tasks.context import current_run as current_run
+    from cronoq_django.tasks.decorators import job as job
+    from cronoq_django.tasks.decorators import task as task
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Backoff": "schedules",
+    "Discard": "errors",
+    "Retry": "errors",
+    "Snooze": "errors",
+    "at": "schedules",
+    "cron": "schedules",
+    "current_run": "tasks.context",
+    "every": "schedules",
+    "job": "tasks.decorators",
+    "manual": "schedules",
+    "task": "tasks.decorators",
+}
+
+__all__ = sorted(_HOMES)  # noqa: PLE0605  (a computed list: one table of names, not two)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"cronoq_django.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'cronoq_django' has no attribute {name!r}")

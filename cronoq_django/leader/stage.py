@@ -1,0 +1,48 @@
+"""Stage: the shape of a leader's duty."""
+
+import time
+from dataclasses import dataclass
+from datetime import timedelta
+
+from cronoq_django.store.leadership import FencedTransaction
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """How a stage's last run went."""
+
+    rows: int
+    duration: timedelta
+    error: str
+
+
+class Stage:
+    """A duty: comes every `every`, handles up to `batch` rows a step, each step in one fenced transaction."""
+
+    name: str
+    every = timedelta(seconds=1)
+    batch = 500
+    prompt = False  # part of every round, so that a notification or a due instant is answered at once
+
+    def __init__(self) -> None:
+        self.last: LastRun | None = None
+        self.trouble = ""  # what a step had to set aside, for people to see
+        self._due = 0.0
+
+    def step(self, tx: FencedTransaction) -> int:
+        """Handle one batch; how many rows, so that the loop comes again while there is a full one."""
+        raise NotImplementedError
+
+    def is_due(self) -> bool:
+        """Whether it belongs into this round."""
+        return self.prompt or time.monotonic() >= self._due
+
+    def seconds_until_due(self) -> float:
+        """Seconds until its own interval has passed."""
+        return max(0.0, self._due - time.monotonic())
+
+    def ran(self, *, rows: int, duration: timedelta, error: str, again: bool) -> None:
+        """Take note of a run; `again`: its budget ended before its work."""
+        self.last = LastRun(rows, duration, error or self.trouble)
+        self.trouble = ""
+        self._due = time.monotonic() + (0.0 if again else self.every.total_seconds())

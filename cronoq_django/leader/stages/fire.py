@@ -1,0 +1,119 @@
+"""Fire: turn due slots into runs.
+
+The states of due jobs are locked, the jobs are read without a lock (somebody's open edit must not stop its firing), the
+runs are inserted and the states written back, all in one fenced transaction a batch. A slot that has its run already,
+from a predecessor whose commit was not heard of, stays as it is.
+
+One job that cannot be decided or inserted is set aside with its reason; the rest of its batch fires.
+"""
+
+import logging
+from datetime import datetime
+from typing import Any
+
+import psycopg
+
+from cronoq_django.errors import is_unavailable
+from cronoq_django.leader.stage import Stage
+from cronoq_django.models.choices import Status, Trigger
+from cronoq_django.schedules import Decision, ScheduleError, decide, jittered
+from cronoq_django.store import runs, slots
+from cronoq_django.store.leadership import FencedTransaction
+
+logger = logging.getLogger("cronoq.leader")
+
+Firing = tuple[slots.Fired, list[runs.NewRun]]
+
+
+class Fire(Stage):
+    """The due slots of all jobs, the longest due first."""
+
+    name = "fire"
+    prompt = True
+
+    def step(self, tx: FencedTransaction) -> int:
+        due = slots.due_jobs(tx, limit=self.batch)
+        firings = [fire(row) for row in due]
+        try:
+            with tx.savepoint():
+                self._write(tx, firings)
+        except psycopg.Error as error:
+            if is_unavailable(error):
+                raise
+            self._write_one_by_one(tx, firings)
+        for row, (state, _) in zip(due, firings, strict=True):
+            if state.error:
+                logger.error("Job %s is set aside until it is edited: %s", row["name"], state.error)
+        return len(due)
+
+    def _write(self, tx: FencedTransaction, firings: list[Firing]) -> None:
+        runs.insert_runs(tx, [run for _, made in firings for run in made], epoch=tx.term.epoch)
+        slots.write_states(tx, [state for state, _ in firings])
+
+    def _write_one_by_one(self, tx: FencedTransaction, firings: list[Firing]) -> None:
+        for state, made in firings:
+            try:
+                with tx.savepoint():
+                    self._write(tx, [(state, made)])
+            except psycopg.Error as error:
+                if is_unavailable(error):
+                    raise
+                self.trouble = f"job {state.job_id}: {error}"
+                logger.exception("Job %s could not be fired: set aside until it is edited.", state.job_id)
+                slots.write_states(tx, [slots.Fired(job_id=state.job_id, next_run_at=None, error=str(error))])
+
+
+def fire(row: dict[str, Any]) -> Firing:
+    """What becomes of one due job: its state, and the runs of its slots."""
+    job_id, due, now = row["job_id"], row["next_run_at"], row["now"]
+    try:
+        decision = decide(slots.as_job(row).terms, due, now, open_runs=row["open_runs"])
+    except ScheduleError as error:
+        return slots.Fired(job_id=job_id, next_run_at=None, error=f"{error.field}: {error}"), []
+    except Exception as error:  # whatever is wrong with a job is that job's trouble
+        logger.exception("Job %s could not be decided.", row["name"])
+        return slots.Fired(job_id=job_id, next_run_at=None, error=f"{type(error).__name__}: {error}"), []
+    return (
+        slots.Fired(
+            job_id=job_id,
+            next_run_at=decision.next_slot,
+            last_slot=_newest(decision),
+            completed=decision.next_slot is None,
+            missed=decision.missed,
+            skipped=sum(skipped.count for skipped in decision.skipped if skipped.reason == "overlap"),
+            explanation=decision.explanation,
+        ),
+        _runs(row, decision),
+    )
+
+
+def _newest(decision: Decision) -> datetime | None:
+    return max([*decision.fire, *(skipped.slot for skipped in decision.skipped)], default=None)
+
+
+def _runs(row: dict[str, Any], decision: Decision) -> list[runs.NewRun]:
+    common = {
+        "trigger": Trigger.SLOT,
+        "job_id": row["job_id"],
+        "job_name": row["name"],
+        "job_revision": row["revision"],
+        "script": row["script"],
+        "args": row["args"],
+        "kwargs": row["kwargs"],
+        "pool": row["pool"],
+        "priority": row["priority"],
+        "timeout": row["timeout"],
+        "max_attempts": row["max_attempts"],
+        "backoff": row["backoff"],
+    }
+    fired = [
+        runs.NewRun(scheduled_for=slot, due_at=jittered(row["job_id"], slot, row["jitter"]), **common)
+        for slot in decision.fire
+    ]
+    skipped = [
+        runs.NewRun(
+            scheduled_for=one.slot, due_at=one.slot, status=Status.SKIPPED, reason=one.reason, error=one.why, **common
+        )
+        for one in decision.skipped
+    ]
+    return [*fired, *skipped]

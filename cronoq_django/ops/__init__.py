@@ -1,0 +1,1 @@
+"""Operating: what a cluster is doing, for people and for machines."""

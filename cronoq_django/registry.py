@@ -1,0 +1,127 @@
+"""What this process knows to run: scripts (task functions by name) and the jobs that code declares.
+
+Rows name scripts; only what is registered here, or is a Task found in an installed app's package under that name, ever
+runs. Nothing in a row is imported blindly.
+"""
+
+import hashlib
+import inspect
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Any
+
+from django.apps import apps
+from django.utils.module_loading import autodiscover_modules
+
+from cronoq_django.conf import conf
+from cronoq_django.errors import Quarantined
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredScript:
+    """A task function under the name that rows know it by."""
+
+    name: str
+    task: Any  # a Task of django.tasks (ours or Django's own)
+    signature: inspect.Signature
+
+    @property
+    def signature_hash(self) -> str:
+        """Changes when the arguments do: 16 hex digits."""
+        return hashlib.sha256(str(self.signature).encode()).hexdigest()[:16]
+
+    @property
+    def doc(self) -> str:
+        return inspect.getdoc(self.task.func) or ""
+
+    def bind(self, args: Any, kwargs: Any) -> None:
+        """Raise Quarantined, with the signature, if the function does not take these arguments."""
+        if not isinstance(args, list) or not isinstance(kwargs, dict):
+            raise Quarantined("the arguments must be a JSON list, and the named ones a JSON object")
+        try:
+            self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise Quarantined(f"{self.name}{self.signature} does not take these arguments: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredJob:
+    """A job that code declares with @job: its name and the columns of its Job row."""
+
+    name: str
+    columns: dict[str, Any] = field(hash=False)
+
+
+_scripts: dict[str, RegisteredScript] = {}
+_jobs: dict[str, DeclaredJob] = {}
+
+
+def register(task: Any) -> None:
+    """Make a Task known under its script name. A later one of the same name replaces it (a reloaded module)."""
+    _scripts[script_name(task)] = describe(task)
+
+
+def declare(job: DeclaredJob) -> None:
+    """Make a job of the code known to `sync`. Raises ValueError if two different declarations share a name."""
+    if job.name in _jobs and _jobs[job.name].columns["script"] != job.columns["script"]:
+        raise ValueError(
+            f"Two jobs are named {job.name!r}: for {_jobs[job.name].columns['script']} and for {job.columns['script']}."
+        )
+    _jobs[job.name] = job
+
+
+def script_name(task: Any) -> str:
+    """The name that rows carry for this Task: its own `script`, else module and qualified name."""
+    return getattr(task, "script", "") or task.module_path
+
+
+def scripts() -> dict[str, RegisteredScript]:
+    """Every script known here, by name."""
+    return dict(_scripts)
+
+
+def jobs() -> dict[str, DeclaredJob]:
+    """Every job that code declares, by name."""
+    return dict(_jobs)
+
+
+def describe(task: Any) -> RegisteredScript:
+    """The script that a Task is; known ones are not looked at again."""
+    name, function = script_name(task), task.func
+    known = _scripts.get(name)
+    if known is not None and known.task.func is function:
+        return known
+    parameters = list(inspect.signature(function).parameters.values())
+    if task.takes_context:
+        parameters = parameters[1:]
+    bare = [p.replace(annotation=inspect.Parameter.empty) for p in parameters]
+    return RegisteredScript(name, task, inspect.Signature(bare))
+
+
+def find(name: str) -> RegisteredScript:
+    """The script of that name. Raises Quarantined if it is not known and no installed app has a Task there."""
+    if name not in _scripts:
+        _scripts[name] = describe(_import(name))
+    return _scripts[name]
+
+
+def autodiscover() -> None:
+    """Import the `tasks` module of every installed app, and CRONOQ["IMPORTS"]."""
+    autodiscover_modules("tasks")
+    for module in conf().imports:
+        import_module(module)
+
+
+def _import(name: str) -> Any:
+    """A row may name a Task that no `tasks` module imported: look for it, in installed apps' packages only."""
+    module_name, _, attribute = name.rpartition(".")
+    packages = tuple(config.name for config in apps.get_app_configs())
+    if not any(module_name == package or module_name.startswith(f"{package}.") for package in packages):
+        raise Quarantined(f"unknown script {name!r}: it is not registered, and is in no installed app")
+    try:
+        found = getattr(import_module(module_name), attribute)
+    except Exception as error:  # whatever a module raises when it is imported is this row's trouble only
+        raise Quarantined(f"unknown script {name!r}: {type(error).__name__}: {error}") from error
+    if not (hasattr(found, "func") and hasattr(found, "module_path")):
+        raise Quarantined(f"unknown script {name!r}: that is no task")
+    return found

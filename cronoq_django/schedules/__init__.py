@@ -1,0 +1,45 @@
+"""Schedules: pure time arithmetic, without Django and without a database.
+
+A schedule is a plain value that knows its slots, the UTC instants at which a job is due:
+
+    nightly = cron("30 2 * * *", timezone="America/New_York")
+    nightly.next(datetime(2025, 3, 8, 12, tzinfo=UTC))  # 2025-03-09 07:00 UTC: half past two is skipped that night
+
+`decide` says what becomes of due slots under a job's policies, `first_slot` plans the first one.
+"""
+
+from .backoff import Backoff
+from .cron import Cron, cron
+from .decide import Decision, Skipped, Terms, decide, first_slot
+from .errors import ScheduleError
+from .every import Every, every
+from .jitter import jittered
+from .misfire import PUNCTUAL, Misfire
+from .once import At, Manual, at, manual
+from .overlap import Overlap
+from .schedule import Schedule
+from .zones import zone
+
+__all__ = [
+    "PUNCTUAL",
+    "At",
+    "Backoff",
+    "Cron",
+    "Decision",
+    "Every",
+    "Manual",
+    "Misfire",
+    "Overlap",
+    "Schedule",
+    "ScheduleError",
+    "Skipped",
+    "Terms",
+    "at",
+    "cron",
+    "decide",
+    "every",
+    "first_slot",
+    "jittered",
+    "manual",
+    "zone",
+]

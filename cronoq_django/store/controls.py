@@ -1,0 +1,72 @@
+"""What people do to runs: cancel them, and retry those that ended."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import connections, transaction
+
+from cronoq_django.errors import NotFound
+from cronoq_django.models import Run
+from cronoq_django.models.choices import TERMINAL, Trigger
+from cronoq_django.models.fields import dump_json
+from cronoq_django.store.runs import NewRun, cancel_waiting, insert_runs, request_cancel
+from cronoq_django.store.session import alias_of
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What a cancel came to: runs that waited and are cancelled, running ones that were asked, and the rest."""
+
+    cancelled: int
+    requested: int
+    ended: int
+
+
+def cancel_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None) -> Cancelled:
+    """Cancel waiting runs, and ask the owners of running ones to. Those that have ended stay as they are.
+
+    Waiting and running ones go in transactions of their own, unless the caller has one open.
+    """
+    alias, by = alias_of(using), f"Cancelled by {actor}." if actor else ""
+    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+        cancelled = cancel_waiting(cursor, ids=ids, error=by, limit=len(ids))
+    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+        requested = request_cancel(cursor, ids)
+    return Cancelled(len(cancelled), len(requested), len(set(ids)) - len(cancelled) - len(requested))
+
+
+def retry_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None) -> dict[UUID, UUID]:
+    """Make a new run of each that has ended, with the same arguments; {old: new}. Those still open are left out.
+
+    Raises NotFound if one of the ids does not exist; nothing is retried then.
+    """
+    alias = alias_of(using)
+    found = {run.pk: run for run in Run.objects.using(alias).filter(pk__in=ids)}
+    if missing := set(ids) - found.keys():
+        raise NotFound(f"there is no run {sorted(missing)[0]}")
+    fresh = {run.pk: _again(run, actor) for run in found.values() if run.status in TERMINAL}
+    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+        insert_runs(cursor, list(fresh.values()))
+    return {old: new.id for old, new in fresh.items()}
+
+
+def _again(run: Run, actor: str) -> NewRun:
+    return NewRun(
+        trigger=Trigger.MANUAL,
+        retry_of_id=run.pk,
+        actor=actor,
+        script=run.script,
+        args=dump_json(run.args, "args"),
+        kwargs=dump_json(run.kwargs, "kwargs"),
+        pool=run.pool,
+        priority=run.priority,
+        timeout=run.timeout,
+        max_attempts=run.max_attempts,
+        backoff=None if run.backoff is None else dump_json(run.backoff, "backoff"),
+        job_id=run.job_id,
+        job_name=run.job_name,
+        job_revision=run.job_revision,
+        root_id=run.root_id,
+        parent_id=run.parent_id,
+    )

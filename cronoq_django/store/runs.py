@@ -1,0 +1,213 @@
+"""Runs: insert, claim, renew, complete, take back, cancel. Each function is one statement on the caller's cursor."""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from cronoq_django.models.choices import Outcome, Reason, Status, Trigger
+from cronoq_django.models.fields import clean_text
+from cronoq_django.models.ids import uuid7
+from cronoq_django.store.leadership import FencedTransaction
+from cronoq_django.store.statements import Cursor, count, run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to insert. `args`, `kwargs` and `backoff` are JSON text, as `dump_json` makes it; `due_at` None is now."""
+
+    id: UUID = field(default_factory=uuid7)
+    trigger: str = Trigger.ENQUEUE
+    script: str
+    args: str = "[]"
+    kwargs: str = "{}"
+    pool: str = "default"
+    priority: int = 0
+    due_at: datetime | None = None
+    expires_at: datetime | None = None
+    timeout: timedelta | None = None
+    max_attempts: int = 3
+    backoff: str | None = None
+    job_id: UUID | None = None
+    job_name: str = ""
+    job_revision: int | None = None
+    scheduled_for: datetime | None = None
+    actor: str = ""
+    parent_id: UUID | None = None
+    root_id: UUID | None = None
+    retry_of_id: UUID | None = None
+    status: str | None = None  # by due_at; else `skipped`
+    reason: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedRun:
+    """What the database said of a new run."""
+
+    id: UUID
+    status: str
+    due_at: datetime
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedRun:
+    """A run that a worker owns: `id` and `claim` together prove it. `args`, `kwargs`, `backoff` are JSON text."""
+
+    id: UUID
+    claim: int
+    script: str
+    args: str
+    kwargs: str
+    pool: str
+    priority: int
+    attempts: int
+    max_attempts: int
+    backoff: str | None
+    timeout: timedelta | None
+    job_name: str
+    scheduled_for: datetime | None
+    created_at: datetime
+    root_id: UUID | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """How an attempt ended, and what becomes of its run.
+
+    `status` queued with a `delay` is a retry or a snooze; `took` None means that it never began; `counts` says whether
+    the attempt is counted.
+    """
+
+    id: UUID
+    claim: int
+    outcome: Outcome
+    status: Status
+    reason: Reason | str = ""
+    result: str | None = None
+    error: str = ""
+    exception_class: str = ""
+    traceback: str = ""
+    counts: bool = True
+    delay: timedelta = timedelta()
+    took: timedelta | None = None
+
+
+_NEW = tuple(f.name for f in fields(NewRun))
+_COMPLETION = tuple(f.name for f in fields(Completion))
+_CLEANED = {"script", "pool", "job_name", "actor", "error", "exception_class", "traceback"}
+
+
+def _lists(rows: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
+    """One list a column, as `unnest` takes them, whatever the number of rows; text cleaned on the way."""
+    return {
+        name: [clean_text(getattr(row, name)) for row in rows]
+        if name in _CLEANED
+        else [getattr(row, name) for row in rows]
+        for name in names
+    }
+
+
+def insert_runs(
+    cursor: Cursor, runs: Sequence[NewRun], *, epoch: int | None = None, now: datetime | None = None
+) -> list[InsertedRun]:
+    """Insert runs in the caller's transaction, in one statement; those that were new. `epoch`: of the leader."""
+    if not runs:
+        return []
+    rows = run(cursor, "insert_runs", **_lists(runs, _NEW), epoch=epoch, now=now)
+    return [InsertedRun(*row[:4]) for row in rows]
+
+
+def claim_runs(
+    cursor: Cursor,
+    *,
+    worker: UUID,
+    pool: str,
+    limit: int,
+    lease: timedelta,
+    excluded: Collection[str] = (),
+    now: datetime | None = None,
+) -> list[ClaimedRun]:
+    """Claim up to `limit` queued runs of a pool under a lease, the most urgent first; none of `excluded` scripts."""
+    rows = run(
+        cursor, "claim_runs", worker=worker, pool=pool, limit=limit, lease=lease, excluded=list(excluded), now=now
+    )
+    claimed = [ClaimedRun(*row) for row in rows]
+    return sorted(claimed, key=lambda one: (-one.priority, one.id))
+
+
+def mark_started(cursor: Cursor, begun: Sequence[tuple[UUID, int, timedelta]]) -> int:
+    """Note that claimed runs (id, claim) began so long ago. Those not owned any more are left alone."""
+    if not begun:
+        return 0
+    ids, claims, ago = zip(*begun, strict=True)
+    return count(cursor, "mark_started", ids=list(ids), claims=list(claims), ago=list(ago))
+
+
+def complete_runs(
+    cursor: Cursor, completions: Sequence[Completion], *, now: datetime | None = None
+) -> dict[UUID, Status]:
+    """Write outcomes of attempts; the state of each run whose outcome was accepted. A stale claim changes nothing."""
+    if not completions:
+        return {}
+    rows = run(cursor, "complete_runs", **_lists(completions, _COMPLETION), now=now)
+    return {row[0]: Status(row[1]) for row in rows}
+
+
+def renew_leases(
+    cursor: Cursor, *, worker: UUID, lease: timedelta, now: datetime | None = None
+) -> list[tuple[UUID, int, bool]]:
+    """Renew the leases of all that a worker runs: (id, claim, whether a cancel was requested) of each."""
+    rows = run(cursor, "renew_leases", worker=worker, lease=lease, now=now)
+    return [(row[0], row[1], row[2] is not None) for row in rows]
+
+
+def owned_runs(cursor: Cursor, worker: UUID) -> list[tuple[UUID, int]]:
+    """What a worker owns, as the database sees it: (id, claim) of each."""
+    return [(row[0], row[1]) for row in run(cursor, "owned_runs", worker=worker)]
+
+
+def take_back_from(cursor: Cursor, worker: UUID, *, limit: int = 1000) -> dict[UUID, Status]:
+    """Take back everything that a dead worker ran. Only its own supervisor may say that it is dead."""
+    rows = run(cursor, "take_back_runs", worker=worker, limit=limit, now=None)
+    return {row[0]: Status(row[1]) for row in rows}
+
+
+def rescue(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> dict[UUID, Status]:
+    """Take back runs whose lease ran out: queued again, or failed as lost if that was the last attempt."""
+    rows = run(tx, "take_back_runs", worker=None, limit=limit, now=now)
+    return {row[0]: Status(row[1]) for row in rows}
+
+
+def stage(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> int:
+    """Queue the scheduled runs that are due; how many."""
+    return int(run(tx, "stage_runs", limit=limit, now=now)[0][0])
+
+
+def cancel_waiting(
+    cursor: Cursor,
+    *,
+    ids: Sequence[UUID] = (),
+    job: UUID | None = None,
+    reason: Reason = Reason.REQUESTED,
+    error: str = "",
+    limit: int = 1000,
+    now: datetime | None = None,
+) -> list[UUID]:
+    """Cancel those of the runs (by id, or all of a job) that wait; their ids."""
+    rows = run(
+        cursor, "cancel_runs", ids=list(ids), job=job, reason=reason, error=clean_text(error), limit=limit, now=now
+    )
+    return [row[0] for row in rows]
+
+
+def request_cancel(cursor: Cursor, ids: Sequence[UUID], *, now: datetime | None = None) -> list[UUID]:
+    """Ask that those of the runs that run be cancelled; their ids. Not in one transaction with `cancel_waiting`."""
+    return [row[0] for row in run(cursor, "request_cancel", ids=list(ids), now=now)]
+
+
+def prune(tx: FencedTransaction, *, status: Status, kept: timedelta, limit: int) -> int:
+    """Remove runs that ended in `status` longer ago than `kept`; how many."""
+    return count(tx, "prune_runs", status=status, kept=kept, limit=limit)

@@ -1,0 +1,132 @@
+"""Slots: what the leader knows of due jobs, and the writing back. All of it fenced."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from cronoq_django.models import Job
+from cronoq_django.models.fields import clean_text
+from cronoq_django.models.ids import uuid7
+from cronoq_django.registry import DeclaredJob
+from cronoq_django.store.leadership import FencedTransaction
+from cronoq_django.store.statements import columns, count, records, run
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The next slot of a job, for one schedule revision; or why there is none."""
+
+    job_id: UUID
+    planned_revision: int
+    next_run_at: datetime | None = None
+    completed: bool = False
+    explanation: str = ""
+    error: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fired:
+    """What became of a job's due slots."""
+
+    job_id: UUID
+    next_run_at: datetime | None
+    last_slot: datetime | None = None
+    completed: bool = False
+    missed: int = 0
+    skipped: int = 0
+    explanation: str = ""
+    error: str = ""
+
+
+def as_job(row: dict[str, Any]) -> Job:
+    """A Job object for a row of `due_jobs` or `jobs_to_plan`: for its schedule and terms, never to be saved."""
+    names = {field.attname for field in Job._meta.concrete_fields}
+    return Job(
+        id=row["job_id"],
+        **{name: value for name, value in row.items() if name in names and name not in ("args", "kwargs", "backoff")},
+    )
+
+
+def due_jobs(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> list[dict[str, Any]]:
+    """Lock the states of due jobs, and read their jobs."""
+    return records(tx, "due_jobs", limit=limit, now=now)
+
+
+def write_states(tx: FencedTransaction, fired: Sequence[Fired]) -> None:
+    """Write back what firing decided, for states that this transaction has locked."""
+    if fired:
+        count(tx, "write_states", epoch=tx.term.epoch, **_lists(fired))
+
+
+def take_changes(tx: FencedTransaction, *, limit: int) -> list[UUID]:
+    """Take changed and deleted jobs out of the outbox, each once."""
+    return sorted({row[0] for row in run(tx, "take_changes", limit=limit)})
+
+
+def add_change(tx: FencedTransaction, job: UUID) -> None:
+    """Put a job into the outbox again."""
+    count(tx, "add_change", job=job)
+
+
+def add_missing_changes(tx: FencedTransaction) -> int:
+    """Put jobs without a plan, or with one of another revision, into the outbox; how many."""
+    return count(tx, "add_missing_changes")
+
+
+def jobs_to_plan(tx: FencedTransaction, ids: Sequence[UUID]) -> list[dict[str, Any]]:
+    """The jobs of these ids that exist, with what their states say."""
+    return records(tx, "jobs_to_plan", ids=list(ids))
+
+
+def plan_states(tx: FencedTransaction, plans: Sequence[Plan]) -> None:
+    """Store the next slots."""
+    if plans:
+        count(tx, "plan_states", epoch=tx.term.epoch, **_lists(sorted(plans, key=lambda plan: plan.job_id)))
+
+
+def seconds_until_due(tx: FencedTransaction) -> float | None:
+    """Seconds until the next slot or scheduled run is due (negative when late), None when nothing is planned."""
+    value = run(tx, "next_due")[0][0]
+    return None if value is None else float(value)
+
+
+def sync_job(tx: FencedTransaction, declared: DeclaredJob, *, declared_at: datetime) -> bool:
+    """Write a job of the code, unless it is so already, the admin adopted it, or newer code declares it; whether."""
+    columns = {"name": declared.name, "declared_at": declared_at, **declared.columns}
+    return bool(run(tx, "add_declared_job", id=uuid7(), **columns) or run(tx, "update_declared_job", **columns))
+
+
+def disable_gone_jobs(tx: FencedTransaction, *, silence: timedelta) -> list[str]:
+    """Disable the jobs of the code that no live coordinator declares; their names."""
+    return [row[0] for row in run(tx, "disable_gone_jobs", silence=silence)]
+
+
+def sync_scripts(tx: FencedTransaction, scripts: Sequence[dict[str, str]]) -> int:
+    """Record the scripts of this process; how many were new or changed."""
+    if not scripts:
+        return 0
+    return count(tx, "sync_scripts", **columns(scripts, ("name", "signature", "signature_hash", "doc")))
+
+
+def sync_pools(tx: FencedTransaction, names: Sequence[str]) -> int:
+    """Make rows for the pools that code and jobs name; how many were new."""
+    return count(tx, "sync_pools", names=list(names))
+
+
+def set_actor(tx: FencedTransaction, actor: str) -> None:
+    """Whom the revisions written in this transaction name."""
+    tx.execute("SELECT set_config('cronoq.actor', %s, true)", (actor,))
+
+
+def _lists(rows: Sequence[Any]) -> dict[str, list[Any]]:
+    lists = {f.name: [getattr(row, f.name) for row in rows] for f in fields(rows[0])}
+    for name in ("explanation", "error"):
+        lists[name] = [clean_text(text, 2000) for text in lists[name]]
+    return lists
+
+
+def prune_history(tx: FencedTransaction) -> int:
+    """Remove old revisions, terms, workers, coordinators and statistics; how many rows."""
+    return int(run(tx, "prune_history")[0][0])

@@ -1,0 +1,2 @@
+-- Give the leader's lock back.
+SELECT pg_advisory_unlock_all()

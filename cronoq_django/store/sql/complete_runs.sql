@@ -1,0 +1,54 @@
+-- Write the outcomes of attempts. Each counts only while its claim is the run's current one: a zombie's is dropped.
+-- Locks: its rows, in id order. Relies on: the primary key (a planner that sees status = 'running' walks the dead
+-- entries of the partial index). A run carries a claim exactly while it is running, so the claim is the whole test.
+-- A requested cancel wins over everything but success. Returns the runs whose outcome was accepted.
+WITH given AS (
+    SELECT *
+    FROM unnest(
+        %(id)s::uuid[], %(claim)s::bigint[], %(outcome)s::text[], %(status)s::text[], %(reason)s::text[],
+        %(result)s::json[], %(error)s::text[], %(exception_class)s::text[], %(traceback)s::text[],
+        %(counts)s::boolean[], %(delay)s::interval[], %(took)s::interval[])
+    AS given (id, claim, outcome, status, reason, result, error, exception_class, traceback, counts, delay, took)
+), owned AS MATERIALIZED (
+    SELECT run.id, run.claim, run.worker_id, run.attempts, run.started_at, run.cancel_requested_at, run.key_until,
+           coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+    FROM cronoq_run AS run JOIN given ON run.id = given.id AND run.claim = given.claim
+    ORDER BY run.id
+    FOR NO KEY UPDATE OF run
+), ended AS (
+    SELECT owned.*, given.outcome, given.result, given.error, given.exception_class, given.traceback, given.counts,
+           given.delay, given.took,
+           CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'cancelled'
+                WHEN given.status = 'queued' AND given.delay > interval '0' THEN 'scheduled'
+                ELSE given.status END AS status,
+           CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'requested'
+                ELSE given.reason END AS reason
+    FROM owned JOIN given ON owned.id = given.id
+), changed AS (
+    UPDATE cronoq_run AS run
+    SET status = ended.status,
+        reason = ended.reason,
+        attempts = run.attempts + ended.counts::int,
+        result = ended.result,
+        error = ended.error,
+        claim = NULL,
+        lease_expires_at = NULL,
+        solo = false,
+        due_at = CASE WHEN ended.status IN ('queued', 'scheduled') THEN ended.now + ended.delay ELSE run.due_at END,
+        started_at = coalesce(run.started_at, ended.now - ended.took),
+        finished_at = CASE WHEN ended.status NOT IN ('queued', 'scheduled') THEN ended.now END,
+        key_held = run.key_held AND (ended.status IN ('queued', 'scheduled') OR coalesce(run.key_until > ended.now, false))
+    FROM ended
+    WHERE run.id = ended.id
+    RETURNING run.id, run.status, run.pool, run.priority
+), noted AS (
+    -- Took is what the attempt used; a released claim that never began has none and is no attempt.
+    INSERT INTO cronoq_attempt (run_id, number, worker_id, claim, started_at, ended_at, outcome, exception_class, error, traceback)
+    SELECT id, attempts + 1, worker_id, claim, coalesce(started_at, now - took), now, outcome, exception_class, error, traceback
+    FROM ended
+    WHERE took IS NOT NULL AND NOT (outcome = 'succeeded' AND attempts = 0)
+), woken AS (
+    SELECT pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), max(priority)::text)
+    FROM changed WHERE status = 'queued' GROUP BY pool
+)
+SELECT id, status, (SELECT count(*) FROM woken) AS woken FROM changed

@@ -1,0 +1,6 @@
+-- Write down the new term, and close those that could not say themselves why they ended.
+WITH closed AS (
+    UPDATE cronoq_leader_term SET until_at = clock_timestamp(), ended = %(ended)s WHERE until_at IS NULL AND term <> %(term)s
+)
+INSERT INTO cronoq_leader_term (term, epoch, coordinator, host, from_at, recovered)
+VALUES (%(term)s, %(epoch)s, %(coordinator)s, %(host)s, clock_timestamp(), %(recovered)s::json)

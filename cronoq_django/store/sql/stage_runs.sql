@@ -1,0 +1,20 @@
+-- Queue the scheduled runs that are due.
+-- Locks: the rows it changes, in id order, skipping those being cancelled right now.
+-- Relies on: cronoq_run_scheduled (partial index).
+WITH due AS MATERIALIZED (
+    SELECT id
+    FROM cronoq_run
+    WHERE id IN (
+        SELECT id FROM cronoq_run
+        WHERE status = 'scheduled' AND due_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+        ORDER BY due_at LIMIT %(limit)s)
+    AND status = 'scheduled'
+    ORDER BY id
+    FOR NO KEY UPDATE SKIP LOCKED
+), queued AS (
+    UPDATE cronoq_run AS run SET status = 'queued' FROM due WHERE run.id = due.id
+    RETURNING run.pool, run.priority
+), woken AS (
+    SELECT pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), max(priority)::text) FROM queued GROUP BY pool
+)
+SELECT (SELECT count(*) FROM queued) AS rows, (SELECT count(*) FROM woken) AS woken

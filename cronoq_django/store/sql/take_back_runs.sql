@@ -1,0 +1,47 @@
+-- Take back runs from their owners: those whose lease ran out, or all of one worker that is known to be dead.
+-- Locks: the rows it changes, in id order, skipping those being finished right now.
+-- Relies on: cronoq_run_running (partial index). Whatever the old owner still sends is refused by its claim.
+-- A begun attempt counts as lost; one never seen to begin does not, and is claimed alone (solo) next time.
+WITH expired AS MATERIALIZED (
+    SELECT id, worker_id, claim, started_at, attempts, max_attempts, cancel_requested_at, key_until,
+           coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+    FROM cronoq_run
+    WHERE status = 'running'
+      AND CASE WHEN %(worker)s::uuid IS NULL
+               THEN lease_expires_at < coalesce(%(now)s::timestamptz, clock_timestamp())
+               ELSE worker_id = %(worker)s::uuid END
+    ORDER BY id
+    LIMIT %(limit)s
+    FOR NO KEY UPDATE SKIP LOCKED
+), decided AS (
+    SELECT expired.*,
+           CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
+                WHEN started_at IS NOT NULL AND attempts + 1 >= max_attempts THEN 'failed'
+                ELSE 'queued' END AS status
+    FROM expired
+), changed AS (
+    UPDATE cronoq_run AS run
+    SET status = decided.status,
+        reason = CASE decided.status WHEN 'cancelled' THEN 'requested' WHEN 'failed' THEN 'lost' ELSE '' END,
+        attempts = run.attempts + (run.started_at IS NOT NULL)::int,
+        error = CASE decided.status WHEN 'failed' THEN 'The worker was lost.' ELSE '' END,
+        claim = NULL,
+        lease_expires_at = NULL,
+        solo = decided.status = 'queued' AND run.started_at IS NULL,
+        started_at = CASE WHEN decided.status = 'queued' THEN NULL ELSE run.started_at END,
+        due_at = CASE WHEN decided.status = 'queued' THEN decided.now ELSE run.due_at END,
+        finished_at = CASE WHEN decided.status <> 'queued' THEN decided.now END,
+        key_held = run.key_held AND (decided.status = 'queued' OR coalesce(run.key_until > decided.now, false))
+    FROM decided
+    WHERE run.id = decided.id
+    RETURNING run.id, run.status, run.pool, run.priority
+), noted AS (
+    INSERT INTO cronoq_attempt (run_id, number, worker_id, claim, started_at, ended_at, outcome, error)
+    SELECT id, attempts + 1, worker_id, claim, started_at, now, 'lost', 'The worker was lost.'
+    FROM decided
+    WHERE started_at IS NOT NULL
+), woken AS (
+    SELECT pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), max(priority)::text)
+    FROM changed WHERE status = 'queued' GROUP BY pool
+)
+SELECT id, status, (SELECT count(*) FROM woken) AS woken FROM changed

@@ -1,0 +1,48 @@
+"""Runs the statements in `sql/`, one a file, on whatever cursor the caller has: Django's, psycopg's, a fenced one."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any, Protocol
+
+
+class Cursor(Protocol):
+    """What a statement needs of a cursor. It is open in the transaction that the caller wants the statement in."""
+
+    @property
+    def description(self) -> Any: ...
+    @property
+    def rowcount(self) -> int: ...
+    def execute(self, query: Any, params: Any = None, /) -> Any: ...
+    def fetchall(self) -> Any: ...
+
+
+@cache
+def statement(name: str) -> str:
+    """The text of `sql/<name>.sql`, its name before it (shown by pg_stat_activity), its comments taken out."""
+    lines = files("cronoq_django.store").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8").splitlines()
+    return "\n".join([f"/* cronoq: {name} */", *(line for line in lines if not line.lstrip().startswith("--"))])
+
+
+def run(cursor: Cursor, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
+    """Execute the statement; its rows as tuples."""
+    cursor.execute(statement(name), params)
+    return list(cursor.fetchall()) if cursor.description else []
+
+
+def count(cursor: Cursor, name: str, /, **params: Any) -> int:
+    """Execute the statement; how many rows it changed."""
+    cursor.execute(statement(name), params)
+    return cursor.rowcount
+
+
+def records(cursor: Cursor, name: str, /, **params: Any) -> list[dict[str, Any]]:
+    """Execute the statement; its rows as dicts."""
+    rows = run(cursor, name, **params)
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    """Rows turned into one list a column: what `unnest` takes, whatever the number of rows."""
+    return {name: [row[name] for row in rows] for name in names}

@@ -1,0 +1,160 @@
+"""The decorators: `@task` makes a function a task, `@job` gives a task a schedule."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, overload
+
+from cronoq_django import registry
+from cronoq_django.models.fields import dump_json
+from cronoq_django.schedules import At, Backoff, Cron, Every, Schedule
+from cronoq_django.tasks.task import MAX_ATTEMPTS, Task, duration
+
+OVERLAPS = ("skip", "allow")
+MISFIRES = ("skip", "latest", "all")
+
+
+@overload
+def task(function: Callable[..., Any], /) -> Task: ...
+@overload
+def task(
+    *,
+    name: str = "",
+    queue_name: str = "default",
+    priority: int = 0,
+    backend: str = "default",
+    takes_context: bool = False,
+    max_attempts: int = MAX_ATTEMPTS,
+    timeout: float | timedelta | None = None,
+    backoff: Backoff | None = None,
+) -> Callable[[Callable[..., Any]], Task]: ...
+def task(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    queue_name: str = "default",
+    priority: int = 0,
+    backend: str = "default",
+    takes_context: bool = False,
+    max_attempts: int = MAX_ATTEMPTS,
+    timeout: float | timedelta | None = None,
+    backoff: Backoff | None = None,
+) -> Task | Callable[[Callable[..., Any]], Task]:
+    """Make a module-level function a task.
+
+    >>> @task(queue_name="mail", max_attempts=5, timeout=30)
+    ... def send_invoice(order_id: int) -> str: ...
+    >>> send_invoice.enqueue(order_id=17)
+
+    `name` is what rows call it (by default module and qualified name), so that the code can move while rows wait.
+    Raises InvalidTask for a function or an option that cannot work.
+    """
+
+    def wrap(f: Callable[..., Any]) -> Task:
+        made = Task(
+            func=f,
+            script=name,
+            queue_name=queue_name,
+            priority=priority,
+            backend=backend,
+            takes_context=takes_context,
+            run_after=None,
+            max_attempts=max_attempts,
+            timeout=duration(timeout),
+            backoff=backoff or Backoff(),
+        )
+        registry.register(made)
+        return made
+
+    return wrap if function is None else wrap(function)
+
+
+def job(
+    name: str,
+    schedule: Schedule,
+    *,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    enabled: bool = True,
+    starts_at: datetime | None = None,
+    ends_at: datetime | None = None,
+    jitter: timedelta = timedelta(),
+    overlap: str = "skip",
+    concurrency: int = 1,
+    misfire: str = "latest",
+    misfire_window: timedelta | None = None,
+    misfire_limit: int = 10,
+    description: str = "",
+) -> Callable[[Task], Task]:
+    """Give a task a schedule. The leader keeps the job of that name equal to this until it is changed in the admin.
+
+    >>> @job("nightly-report", cron("0 3 * * *", timezone="Europe/Warsaw"))
+    ... @task
+    ... def nightly_report() -> None: ...
+
+    Pool, priority, attempts, timeout and backoff are the task's. Raises ValueError, naming the option.
+    """
+    for option, value, allowed in (("overlap", overlap, OVERLAPS), ("misfire", misfire, MISFIRES)):
+        if value not in allowed:
+            raise ValueError(f"job {name!r}: {option} must be one of {', '.join(allowed)}, not {value!r}")
+    for option, number in (("concurrency", concurrency), ("misfire_limit", misfire_limit)):
+        if number < 1:
+            raise ValueError(f"job {name!r}: {option} must be at least 1, not {number!r}")
+
+    def wrap(made: Task) -> Task:
+        registry.describe(made).bind(list(args), dict(kwargs or {}))
+        registry.declare(
+            registry.DeclaredJob(
+                name,
+                {
+                    "script": made.script_name,
+                    "args": dump_json(list(args), "args"),
+                    "kwargs": dump_json(dict(kwargs or {}), "kwargs"),
+                    "enabled": enabled,
+                    **_columns(schedule),
+                    "starts_at": starts_at,
+                    "ends_at": ends_at,
+                    "jitter": jitter,
+                    "overlap": overlap,
+                    "concurrency": concurrency,
+                    "misfire": misfire,
+                    "misfire_window": misfire_window,
+                    "misfire_limit": misfire_limit,
+                    "description": description,
+                    "pool": made.queue_name,
+                    "priority": made.priority,
+                    "timeout": made.timeout,
+                    "max_attempts": made.max_attempts,
+                    "backoff": made.backoff.dump() if made.backoff != Backoff() else None,
+                },
+            )
+        )
+        return made
+
+    return wrap
+
+
+def _columns(schedule: Schedule) -> dict[str, Any]:
+    """The Job columns that hold a schedule value."""
+    columns: dict[str, Any] = {
+        "kind": schedule.kind,
+        "cron": "",
+        "timezone": "UTC",
+        "every": None,
+        "anchor": None,
+        "run_at": None,
+    }
+    columns |= {"dst_gap": "", "dst_repeat": ""}
+    match schedule:
+        case Cron():
+            columns |= {
+                "cron": schedule.expression,
+                "timezone": schedule.timezone,
+                "dst_gap": schedule.dst_gap,
+                "dst_repeat": schedule.dst_repeat,
+            }
+        case Every():
+            columns |= {"every": schedule.interval, "anchor": schedule.anchor}
+        case At():
+            columns |= {"run_at": schedule.run_at}
+    return columns

@@ -1,0 +1,253 @@
+"""The executor: runs a task's function in a thread and says how that ended.
+
+Each run has a context of its own (time zone, language and context variables end with it) and finds a usable database
+connection; what it leaves behind, an open transaction for one, is cleared away before the next.
+"""
+
+import contextvars
+import ctypes
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+from django.db import close_old_connections, connections
+from django.dispatch import Signal
+from psycopg.pq import TransactionStatus
+
+from cronoq_django import registry
+from cronoq_django.compat import DEFAULT_TASK_BACKEND_ALIAS, TaskContext, TaskResult, TaskResultStatus, task_started
+from cronoq_django.errors import Discard, Quarantined, Retry, Snooze
+from cronoq_django.models.choices import Outcome, Reason, Status
+from cronoq_django.models.fields import dump_json, load_json
+from cronoq_django.schedules import Backoff
+from cronoq_django.store.runs import ClaimedRun, Completion
+from cronoq_django.tasks.context import RunContext, enter
+
+logger = logging.getLogger("cronoq.worker")
+
+
+class TimedOut(BaseException):
+    """Raised in the thread of a task that used up its time."""
+
+
+class CancelledByRequest(BaseException):
+    """Raised in the thread of a task that somebody cancelled."""
+
+
+class Execution:
+    """One claimed run in this process: waiting for its thread, executing, or done."""
+
+    def __init__(self, run: ClaimedRun, worker: str) -> None:
+        self.run = run
+        self.worker = worker
+        self.begun_at: float | None = None  # monotonic; None while it waits for a thread
+        self.marked = False  # whether the database knows that it began
+        self.given_back = False  # nobody waits for it any more
+        self._decoded = False  # what is raised from now on is the task's own
+        self._thread: int | None = None
+        self._interrupted = False
+        self._lock = threading.Lock()
+
+    @property
+    def took(self) -> timedelta | None:
+        """How long it has been executing; None if it never began."""
+        return None if self.begun_at is None else timedelta(seconds=time.monotonic() - self.begun_at)
+
+    @property
+    def is_out_of_time(self) -> bool:
+        return self.run.timeout is not None and self.took is not None and self.took > self.run.timeout
+
+    def interrupt(self, exception: type[BaseException]) -> None:
+        """Raise `exception` in the thread, once, at the next bytecode of the task: a blocking C call ends first."""
+        with self._lock:
+            if self._thread is None or self._interrupted:
+                return
+            self._interrupted = True
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(exception))
+
+    def give_back(self, *, begun: bool) -> bool:
+        """Stop waiting for it: if it has not begun (then it never will), or if `begun` says to; whether so."""
+        with self._lock:
+            if self.given_back or (self.begun_at is not None and not begun):
+                return False
+            self.given_back = True
+            return True
+
+    def execute(self) -> Completion | None:
+        """Run the task; None if it was given back before. Never raises: whatever happens is an outcome."""
+        with self._lock:
+            if self.given_back:
+                return None
+            self.begun_at = time.monotonic()
+        try:
+            try:
+                with self._lock:
+                    self._thread = threading.get_ident()
+                result = contextvars.copy_context().run(self._call)
+            finally:
+                with self._lock:
+                    self._thread = None
+                if self._interrupted:
+                    time.sleep(0.001)  # an interruption on its way arrives here, not in our own code further down
+            return self._succeeded(result)
+        except BaseException as error:
+            return self._failed(error)
+
+    def _call(self) -> Any:
+        run = self.run
+        script = registry.find(run.script)
+        args, kwargs = arguments(run)
+        script.bind(args, kwargs)
+        enter(RunContext(run.id, run.script, run.attempts + 1, run.job_name, run.scheduled_for, run.root_id))
+        result = self.task_result(script.task, args, kwargs)
+        tell(task_started, script.task, result)
+        if script.task.takes_context:
+            args = [TaskContext(task_result=result), *args]
+        self._decoded = True
+        return script.task.call(*args, **kwargs)
+
+    def task_result(self, task: Any, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
+        """This run as Django's signals and `takes_context` tasks see it."""
+        return TaskResult(
+            task=task,
+            id=str(self.run.id),
+            status=TaskResultStatus.RUNNING,
+            enqueued_at=self.run.created_at,
+            started_at=None,
+            finished_at=None,
+            last_attempted_at=None,
+            args=args,
+            kwargs=kwargs,
+            backend=getattr(task, "backend", DEFAULT_TASK_BACKEND_ALIAS),
+            errors=[],
+            worker_ids=[self.worker] * (self.run.attempts + 1),
+        )
+
+    def _succeeded(self, result: Any) -> Completion:
+        try:
+            text = dump_json(result, "result")
+        except (TypeError, ValueError, RecursionError) as error:
+            return self._ended(error, Outcome.SUCCEEDED, Status.FAILED, Reason.UNSTORABLE)
+        return self._completion(outcome=Outcome.SUCCEEDED, status=Status.SUCCEEDED, result=text)
+
+    def _failed(self, error: BaseException) -> Completion:
+        match error:
+            case Snooze():
+                return self._completion(
+                    outcome=Outcome.SNOOZED, status=Status.QUEUED, delay=max(error.for_, timedelta()), counts=False
+                )
+            case Discard():
+                return self._ended(error, Outcome.FAILED, Status.FAILED, Reason.DISCARDED)
+            case Quarantined() if not self._decoded:
+                return self.quarantined(error)
+            case CancelledByRequest():
+                return self._ended(error, Outcome.CANCELLED, Status.CANCELLED, Reason.REQUESTED)
+        attempt = self.run.attempts + 1
+        timed_out = isinstance(error, TimedOut)
+        outcome = Outcome.TIMED_OUT if timed_out else Outcome.FAILED
+        if attempt >= self.run.max_attempts:
+            return self._ended(error, outcome, Status.FAILED, Reason.TIMEOUT if timed_out else Reason.ERROR)
+        delay = error.after if isinstance(error, Retry) and error.after is not None else self._backoff().delay(attempt)
+        return self._ended(error, outcome, Status.QUEUED, "", delay=max(delay, timedelta()))
+
+    def _backoff(self) -> Backoff:
+        try:
+            return Backoff.load(self.run.backoff)
+        except ValueError:
+            return Backoff()  # a broken policy, put in by SQL, must not cost the run its retry
+
+    def _ended(
+        self,
+        error: BaseException,
+        outcome: Outcome,
+        status: Status,
+        reason: Reason | str,
+        *,
+        delay: timedelta = timedelta(),
+        counts: bool = True,
+    ) -> Completion:
+        described = traceback.TracebackException.from_exception(error)
+        return self._completion(
+            outcome=outcome,
+            status=status,
+            reason=reason,
+            delay=delay,
+            counts=counts,
+            error="".join(described.format_exception_only()).strip(),
+            exception_class=f"{type(error).__module__}.{type(error).__qualname__}",
+            traceback="".join(described.format()),
+        )
+
+    def _completion(self, **fields: Any) -> Completion:
+        return Completion(id=self.run.id, claim=self.run.claim, took=self.took, **fields)
+
+    def quarantined(self, error: Quarantined) -> Completion:
+        """Can't be decoded: failed, uncharged, and never in the way again."""
+        return self._ended(error, Outcome.FAILED, Status.FAILED, Reason.QUARANTINED, counts=False)
+
+    def released(self, why: str) -> Completion:
+        """Given back to the queue, uncharged; what it still does is refused by the claim."""
+        return self._completion(outcome=Outcome.RELEASED, status=Status.QUEUED, error=why, counts=False)
+
+
+def arguments(run: ClaimedRun) -> tuple[Any, Any]:
+    """The arguments of a claimed run: a list and a dict, if nobody put anything else there. Raises Quarantined."""
+    try:
+        args, kwargs = load_json(run.args), load_json(run.kwargs)
+    except ValueError as error:
+        raise Quarantined(f"the arguments can't be read: {error}") from error
+    return args, kwargs
+
+
+class Executor:
+    """The threads of one pool."""
+
+    def __init__(self, pool: str, size: int, done: Callable[[Execution, Completion], None]) -> None:
+        self.size = size
+        self._threads = ThreadPoolExecutor(size, thread_name_prefix=f"cronoq-{pool}")
+        self._done = done
+
+    def submit(self, execution: Execution) -> None:
+        """Execute in the next free thread; `done` is called there with the outcome."""
+        self._threads.submit(self._work, execution)
+
+    def _work(self, execution: Execution) -> None:
+        close_old_connections()
+        completion = execution.execute()
+        clear_connections()
+        if completion is not None:
+            self._done(execution, completion)
+
+    def shutdown(self) -> None:
+        """Take no more; what executes goes on."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def tell(signal: Signal, task: Any, result: TaskResult) -> None:
+    """Send one of Django's task signals. A receiver that fails is logged: it must not fail the run."""
+    for receiver, answer in signal.send_robust(sender=type(task.get_backend()), task_result=result):
+        if isinstance(answer, Exception):
+            logger.error("A receiver of a task signal failed: %r", receiver, exc_info=answer)
+
+
+def clear_connections() -> None:
+    """Leave the thread's connections as a task should find them: outside of any transaction, or closed."""
+    for connection in connections.all(initialized_only=True):
+        raw = connection.connection
+        info = getattr(raw, "info", None)
+        stuck = connection.in_atomic_block or (info is not None and info.transaction_status != TransactionStatus.IDLE)
+        try:
+            if raw is not None and stuck:
+                connection.in_atomic_block = False
+                connection.savepoint_ids = []
+                connection.needs_rollback = False
+                connection.close()
+            else:
+                connection.close_if_unusable_or_obsolete()
+        except Exception:
+            logger.exception("A connection could not be cleared after a task.")

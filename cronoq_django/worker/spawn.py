@@ -1,0 +1,24 @@
+"""The entry of a spawned process. Imports nothing of ours at the top: Django is not set up yet when this is loaded."""
+
+from multiprocessing.connection import Connection
+from typing import Any
+
+
+def child_main(control: Connection, options: dict[str, Any]) -> None:
+    """Run a worker child until it has drained. `control` brings messages from the supervisor."""
+    import django  # noqa: PLC0415
+
+    django.setup()
+    from cronoq_django.worker.child import Child  # noqa: PLC0415
+
+    Child(control, **options).run()
+
+
+def supervisor_main(options: dict[str, Any]) -> None:
+    """Run a supervisor beside a leader until it has drained."""
+    import django  # noqa: PLC0415
+
+    django.setup()
+    from cronoq_django.worker.supervisor import Supervisor  # noqa: PLC0415
+
+    Supervisor(**options).run()

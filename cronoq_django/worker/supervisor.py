@@ -1,0 +1,180 @@
+"""The supervisor: keeps worker children alive, and their leases.
+
+It renews on a session of its own, because a child can't be trusted to: one call into C that holds the interpreter lock
+silences every thread of a process for its whole length. A child that is stopped (SIGSTOP) is not renewed for. When a
+child dies, what it ran is taken back at once instead of when the leases run out, and another child takes its place.
+
+    running ──SIGTERM, SIGINT──► draining (children finish or give back) ──► done
+                                  └─ a second signal ends their grace; children left after it are killed
+"""
+
+import logging
+import multiprocessing
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+from cronoq_django.conf import conf
+from cronoq_django.errors import Unavailable
+from cronoq_django.models.choices import WorkerStatus
+from cronoq_django.models.ids import uuid7
+from cronoq_django.store.runs import renew_leases, take_back_from
+from cronoq_django.store.session import Session, connect, transaction
+from cronoq_django.store.workers import heartbeat_worker
+from cronoq_django.worker.orphan import exit_with_parent
+from cronoq_django.worker.spawn import child_main
+
+logger = logging.getLogger("cronoq.worker")
+
+LOOK = 0.2  # seconds between two looks at the children
+LONGEST_HEARTBEAT = timedelta(seconds=5)
+KILL_AFTER = timedelta(seconds=5)  # beyond the grace
+
+
+@dataclass(slots=True)
+class _ChildProcess:
+    worker: UUID
+    process: SpawnProcess
+    control: Connection
+    started_at: float
+    is_draining: bool = False
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether it is stopped by a signal; only Linux tells."""
+        try:
+            return Path(f"/proc/{self.process.pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in ("T", "t")
+        except (OSError, IndexError):
+            return False
+
+
+class Supervisor:
+    """A worker command: `processes` children, each serving `pools` (concurrency by pool). `run()` ends when drained."""
+
+    def __init__(self, *, alias: str, pools: Mapping[str, int], processes: int = 1, name: str = "") -> None:
+        self._alias = alias
+        self._pools = dict(pools)
+        self._processes = processes
+        self._name = name or f"{socket.gethostname()}-{os.getpid()}"
+        self._context = multiprocessing.get_context("spawn")
+        self._children: list[_ChildProcess] = []
+        self._dead: list[tuple[UUID, WorkerStatus]] = []  # whose end the database does not know yet
+        self._session: Session | None = None
+        self._signals = 0
+        self._kill_at = float("inf")
+        self._next_beat = 0.0
+
+    def run(self) -> None:
+        """Supervise until drained."""
+        exit_with_parent()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        logger.info(
+            "Worker %s: %d × %s.",
+            self._name,
+            self._processes,
+            ", ".join(f"{pool}={size}" for pool, size in self._pools.items()),
+        )
+        while (self._processes and not self._signals) or self._children or self._dead:
+            self._look()
+            try:
+                self._beat()
+            except Unavailable as error:
+                logger.warning("The database is unavailable, leases are not renewed: %s", error)
+                self._disconnect()
+                self._next_beat = time.monotonic() + random.uniform(0.5, 1.5)  # noqa: S311
+                if self._signals and not self._children:
+                    break  # what the dead ran comes back when the leases run out
+            time.sleep(LOOK)
+        self._disconnect()
+        logger.info("Worker %s has stopped.", self._name)
+
+    def _on_signal(self, signum: int, frame: Any) -> None:
+        self._signals += 1
+        grace = conf().grace if self._signals == 1 else timedelta()
+        self._kill_at = min(self._kill_at, time.monotonic() + (grace + KILL_AFTER).total_seconds())
+        for child in self._children:
+            child.process.terminate()
+
+    def _look(self) -> None:
+        """Bury dead children, start missing ones, kill those that outlived the grace."""
+        for child in list(self._children):
+            if child.process.is_alive():
+                if time.monotonic() > self._kill_at:
+                    logger.error("Worker process %s outlived its grace: killed.", child.process.pid)
+                    child.process.kill()
+                continue
+            code = child.process.exitcode
+            if code:
+                logger.error("Worker process %s died (exit code %s).", child.process.pid, code)
+            self._dead.append((child.worker, WorkerStatus.LOST if code else WorkerStatus.STOPPED))
+            self._children.remove(child)
+            child.control.close()
+            self._next_beat = 0.0
+            if time.monotonic() - child.started_at < 1 and not self._signals:
+                time.sleep(random.uniform(0.5, 1.5))  # noqa: S311  (a child that can't start must not spin)
+        while not self._signals and len(self._children) < self._processes:
+            self._start()
+
+    def _start(self) -> None:
+        ours, theirs = self._context.Pipe()
+        worker = uuid7()
+        options = {
+            "alias": self._alias,
+            "worker": worker,
+            "name": f"{self._name}-{len(self._children) + 1}",
+            "pools": self._pools,
+        }
+        process = self._context.Process(target=child_main, args=(theirs, options), name=f"cronoq-worker-{worker}")
+        process.start()
+        theirs.close()
+        self._children.append(_ChildProcess(worker, process, ours, time.monotonic()))
+        if self._signals:
+            process.terminate()  # the signal came while it was being started
+
+    def _beat(self) -> None:
+        """Renew leases and heartbeats, and pass cancels on. Raises Unavailable."""
+        if time.monotonic() < self._next_beat:
+            return
+        if self._session is None:
+            self._session = connect(
+                self._alias, name="cronoq supervisor", settings={"statement_timeout": "10s", "lock_timeout": "5s"}
+            )
+        for child in self._children:
+            if not child.is_frozen:
+                self._renew(self._session, child)
+        for worker, status in list(self._dead):
+            with transaction(self._session) as cursor:
+                taken_back = take_back_from(cursor, worker)
+                heartbeat_worker(cursor, worker=worker, status=status)
+            self._dead.remove((worker, status))
+            for run, became in taken_back.items():
+                logger.warning("Run %s was lost with its worker: %s.", run, became)
+        self._next_beat = time.monotonic() + min(conf().lease / 3, LONGEST_HEARTBEAT).total_seconds()
+
+    def _renew(self, session: Session, child: _ChildProcess) -> None:
+        with transaction(session) as cursor:
+            leases = renew_leases(cursor, worker=child.worker, lease=conf().lease)
+            status = WorkerStatus.DRAINING if self._signals else WorkerStatus.ONLINE
+            drain = heartbeat_worker(cursor, worker=child.worker, status=status)
+        if cancelled := [(run, claim) for run, claim, requested in leases if requested]:
+            child.control.send(cancelled)
+        if drain and not child.is_draining:
+            child.is_draining = True
+            self._processes -= 1  # it is not to be replaced
+            child.process.terminate()
+
+    def _disconnect(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None

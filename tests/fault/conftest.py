@@ -1,0 +1,116 @@
+"""A fleet of real leader and worker processes on the test's database, to be killed, frozen and cut."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from django.db import connection
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Process:
+    """A command of ours in a process group of its own, its log in a file."""
+
+    def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
+        self.log = log
+        settings = connection.settings_dict
+        url = f"postgres://{settings['USER']}:{settings['PASSWORD']}@{_host()}/{settings['NAME']}"
+        url += f"?host={quote(settings['HOST'])}" if settings["HOST"].startswith("/") else ""
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "manage.py", *arguments],
+                cwd=ROOT,
+                env={
+                    **os.environ,
+                    "DATABASE_URL": url,
+                    "DJANGO_SETTINGS_MODULE": "tests.fault.settings",
+                    **environment,
+                },
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def signal(self, number: int) -> None:
+        """To the command itself."""
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """SIGKILL to the whole group: supervisor, children and all."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def stop(self, seconds: float = 20) -> int:
+        """SIGTERM; the exit code."""
+        self.signal(signal.SIGTERM)
+        return self._process.wait(seconds)
+
+    def wait(self, seconds: float = 20) -> int:
+        return self._process.wait(seconds)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def output(self) -> str:
+        return self.log.read_text()
+
+
+def _host() -> str:
+    settings = connection.settings_dict
+    return (
+        f":{settings['PORT'] or 5432}"
+        if settings["HOST"].startswith("/")
+        else f"{settings['HOST']}:{settings['PORT'] or 5432}"
+    )
+
+
+class Fleet:
+    """Starts processes, and leaves none behind."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.processes: list[Process] = []
+
+    def leader(self, *arguments: str, **environment: str) -> Process:
+        return self._start("cronoq_leader", *arguments, **environment)
+
+    def worker(self, *arguments: str, **environment: str) -> Process:
+        return self._start("cronoq_worker", *(arguments or ("--pool", "default=4")), **environment)
+
+    def _start(self, *arguments: str, **environment: str) -> Process:
+        process = Process(self._folder / f"{len(self.processes)}-{arguments[0]}.log", *arguments, **environment)
+        self.processes.append(process)
+        return process
+
+
+@pytest.fixture
+def fleet(transactional_db: None, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Fleet]:
+    fleet = Fleet(tmp_path)
+    yield fleet
+    for process in fleet.processes:
+        process.kill()
+    if hasattr(request.node, "failed"):
+        for process in fleet.processes:
+            print(f"--- {process.log.name}\n{process.output}")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    outcome = yield
+    if outcome.get_result().failed:
+        item.failed = True

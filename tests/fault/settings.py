@@ -1,0 +1,14 @@
+"""Settings of the processes that the fault tests start, on the test's own database: the same, but with short times."""
+
+import environ
+
+from example_project.settings import *  # noqa: F403
+
+env = environ.Env()
+
+CRONOQ = {
+    "IMPORTS": ["tests.tasks"],
+    "LEADER_TTL": env.float("CRONOQ_LEADER_TTL", default=3.0),
+    "LEASE": env.float("CRONOQ_LEASE", default=3.0),
+    "GRACE": env.float("CRONOQ_GRACE", default=10.0),
+}

@@ -1,0 +1,228 @@
+"""Workers are killed, stopped and cut; every run ends once, under its last owner."""
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from django.db import connection, transaction
+
+from cronoq_django.models import Attempt, Run, Worker
+from cronoq_django.models.choices import Outcome, Reason, Status
+from cronoq_django.store.controls import cancel_runs
+from tests import tasks
+
+from .conftest import Fleet
+
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+
+
+def status_of(result: Any) -> str:
+    return str(Run.objects.values_list("status", flat=True).get(pk=result.id))
+
+
+def finished(*results: Any) -> Callable[[], bool]:
+    return lambda: not Run.objects.filter(pk__in=[r.id for r in results], finished_at__isnull=True).exists()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_all_kinds_of_endings(fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path) -> None:
+    fleet.leader()
+    fleet.worker()
+    cases = {
+        "sum": (tasks.add.enqueue(1, b=2), "succeeded", "", 3),
+        "async": (tasks.add_async.enqueue(3, 4), "succeeded", "", 7),
+        "context": (tasks.attempt_of.enqueue(), "succeeded", "", 1),
+        "third": (tasks.succeed_on.enqueue(3), "succeeded", "", 3),
+        "snoozed": (tasks.snooze_once.enqueue(str(tmp_path / "snoozed")), "succeeded", "", "awake"),
+        "failing": (tasks.fail.enqueue("always"), "failed", "error", None),
+        "discarded": (tasks.discard.enqueue(), "failed", "discarded", None),
+        "endless": (tasks.never_return.enqueue(), "failed", "timeout", None),
+        "unstorable": (tasks.unstorable.enqueue(), "failed", "unstorable", None),
+        "retry": (tasks.retry_after.using(max_attempts=2).enqueue(0.1), "failed", "error", None),
+    }
+    wait_until(finished(*(case[0] for case in cases.values())), seconds=20)
+    for name, (result, status, reason, value) in cases.items():
+        run = Run.objects.get(pk=result.id)
+        assert (name, run.status, run.reason, run.result) == (name, status, reason, value), run.error
+        result.refresh()
+        assert result.is_finished
+    third = cases["third"][0]
+    assert third.attempts == 3
+    assert [error.exception_class for error in third.errors] == [ConnectionError, ConnectionError]
+    assert [a.outcome for a in Attempt.objects.filter(run_id=third.id)] == ["failed", "failed", "succeeded"]
+    assert Run.objects.get(pk=cases["failing"][0].id).attempts == 3
+    assert Run.objects.get(pk=cases["snoozed"][0].id).attempts == 1
+    assert "always" in cases["failing"][0].errors[-1].traceback
+    assert Attempt.objects.get(run_id=cases["endless"][0].id).outcome == Outcome.TIMED_OUT
+
+
+def test_a_run_whose_worker_is_killed_is_retried_by_another(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Runs stayed "in progress" for weeks after a machine had vanished."""
+    path = tmp_path / "held"
+    fleet.leader()
+    first = fleet.worker()
+    result = tasks.hold.enqueue(str(path), 2)
+    wait_until(lambda: Run.objects.filter(pk=result.id, started_at__isnull=False).exists())
+    first_owner = Run.objects.get(pk=result.id).worker_id
+    first.kill()  # supervisor and all
+    fleet.worker()
+    wait_until(finished(result), seconds=20)
+    run = Run.objects.get(pk=result.id)
+    assert (run.status, run.result, run.attempts) == (Status.SUCCEEDED, "held", 2)
+    first_attempt, second_attempt = Attempt.objects.filter(run=run).order_by("id")
+    assert (first_attempt.outcome, first_attempt.worker_id) == (Outcome.LOST, first_owner)
+    assert (second_attempt.outcome, second_attempt.worker_id) == (Outcome.SUCCEEDED, run.worker_id)
+    assert first_owner != run.worker_id
+    result.refresh()
+    assert result.worker_ids == [str(first_owner), str(run.worker_id)]
+
+
+def test_a_dead_childs_runs_are_taken_back_at_once_and_the_child_replaced(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "held"
+    worker = fleet.worker(
+        CRONOQ_LEASE="300"
+    )  # no leader, and no lease that could run out: only the supervisor can help
+    result = tasks.hold.enqueue(str(path), 0.5)
+    wait_until(lambda: Run.objects.filter(pk=result.id, started_at__isnull=False).exists())
+    os.kill(int(lines(path)[0].split()[0]), signal.SIGKILL)
+    wait_until(finished(result))
+    assert status_of(result) == Status.SUCCEEDED
+    assert Worker.objects.filter(status="lost").count() == 1
+    assert worker.is_alive
+
+
+def test_a_poison_run_ends_as_lost_after_its_attempts(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
+    """A task that exhausts memory killed worker after worker for 17 hours, because a crash was no attempt."""
+    fleet.worker("--pool", "default=1")
+    result = tasks.leave_a_mess.using(max_attempts=2).enqueue("kill")
+    wait_until(finished(result), seconds=30)
+    run = Run.objects.get(pk=result.id)
+    assert (run.status, run.reason, run.attempts) == (Status.FAILED, Reason.LOST, 2)
+
+
+def test_sigterm_lets_running_work_end_and_gives_the_rest_back(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "held"
+    worker = fleet.worker("--pool", "default=2")
+    held = [tasks.hold.enqueue(str(path), 1) for _ in range(2)]
+    waiting = [tasks.add.enqueue(n) for n in range(5)]
+    wait_until(lambda: len(lines(path)) == 2)
+    assert worker.stop() == 0
+    assert [status_of(result) for result in held] == [Status.SUCCEEDED] * 2
+    assert {status_of(result) for result in waiting} == {Status.QUEUED}
+    assert not Run.objects.filter(attempts__gt=1).exists()
+    assert Worker.objects.get().status == "stopped"
+
+
+def test_work_that_outlives_the_grace_goes_back_uncharged(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "held"
+    worker = fleet.worker(CRONOQ_GRACE="0.5")
+    result = tasks.hold.enqueue(str(path), 60)
+    wait_until(lambda: lines(path))
+    assert worker.stop() == 0
+    run = Run.objects.get(pk=result.id)
+    assert (run.status, run.attempts) == (Status.QUEUED, 0)
+    assert "shut down" in run.error
+    assert Attempt.objects.get(run=run).outcome == Outcome.RELEASED
+
+
+def test_children_end_with_their_supervisor(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
+    worker = fleet.worker("--processes", "2", "--pool", "default=1")
+    wait_until(lambda: Worker.objects.filter(status="online").count() == 2)
+    children = psutil.Process(worker.pid).children(recursive=True)
+    assert len(children) >= 2
+    worker.signal(signal.SIGKILL)
+    _, alive = psutil.wait_procs(children, timeout=5)
+    assert [child for child in alive if child.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def test_cut_sessions_lose_nothing(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
+    """After a database restart, workers stayed subscribed to a dead connection, and work waited for the slow poll."""
+    worker = fleet.worker()
+    wait_until(finished(tasks.add.enqueue(1)))
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name LIKE 'cronoq%' AND datname = current_database()"
+        )
+    results = [tasks.add.enqueue(n) for n in range(20)]
+    wait_until(finished(*results))
+    assert {status_of(result) for result in results} == {Status.SUCCEEDED}
+    assert worker.is_alive
+
+
+def test_an_enqueue_that_rolls_back_leaves_nothing_and_one_that_commits_runs_once(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "lines"
+    fleet.worker()
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        tasks.count_line.enqueue(str(path), "rolled back")
+        raise ZeroDivisionError
+    with transaction.atomic():
+        committed = tasks.count_line.enqueue(str(path), "committed")
+        assert status_of(committed) == Status.QUEUED
+        assert not lines(path)
+    wait_until(finished(committed))
+    assert lines(path) == ["committed"]
+    assert Run.objects.count() == 1
+
+
+def test_a_cancel_reaches_running_work(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
+    fleet.worker()
+    result = tasks.never_return.using(timeout=60).enqueue()
+    wait_until(lambda: status_of(result) == Status.RUNNING)
+    done = cancel_runs([Run.objects.get().pk], actor="ada")
+    assert (done.cancelled, done.requested, done.ended) == (0, 1, 0)
+    wait_until(finished(result))
+    assert status_of(result) == Status.CANCELLED
+
+
+def test_a_task_cannot_spoil_its_worker_for_the_next(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
+    worker = fleet.worker("--pool", "default=1")
+    harmless = ["begin", "broken", "close", "zone"]
+    pairs = [
+        (kind, tasks.leave_a_mess.enqueue(kind), tasks.surroundings.enqueue())
+        for kind in ["exit", "interrupt", "cancelled", "silent", *harmless]
+    ]
+    wait_until(finished(*(result for _, *both in pairs for result in both)))
+    for kind, mess, after in pairs:
+        assert (kind, status_of(mess)) == (kind, Status.SUCCEEDED if kind in harmless else Status.FAILED)
+        assert (kind, Run.objects.get(pk=after.id).result) == (kind, ["UTC", "en", "False"])
+    assert Worker.objects.count() == 1  # the same process throughout
+    assert worker.is_alive
+
+
+def test_unknown_scripts_and_broken_arguments_are_quarantined_and_not_in_the_way(
+    fleet: Fleet, wait_until: Callable[..., Any]
+) -> None:
+    """After a task was renamed, its rows raised in the fetch, and all worker threads died of them."""
+    bad = [
+        Run.objects.create(trigger="enqueue", status="queued", script="tests.tasks.gone"),
+        Run.objects.create(trigger="enqueue", status="queued", script="os.system", args=["true"]),
+        Run.objects.create(trigger="enqueue", status="queued", script="tests.tasks.add", args=7),
+        Run.objects.create(trigger="enqueue", status="queued", script="tests.tasks.add", kwargs={"c": 1}),
+    ]
+    good = [tasks.add.enqueue(n) for n in range(20)]
+    fleet.worker()
+    wait_until(finished(*good))
+    wait_until(lambda: not Run.objects.filter(finished_at__isnull=True).exists())
+    for run in bad:
+        run.refresh_from_db()
+        assert (run.status, run.reason, run.attempts) == (Status.FAILED, Reason.QUARANTINED, 0)
+        assert run.error
+    assert Run.objects.filter(status=Status.SUCCEEDED).count() == 20

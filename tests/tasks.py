@@ -1,0 +1,152 @@
+"""Tasks for the tests. Those that must be seen from outside append a line to a file."""
+
+import asyncio
+import os
+import signal
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from cronoq_django import Backoff, Discard, Retry, Snooze, current_run, task
+
+AT_ONCE = Backoff(first=0)
+
+
+def note(path: str, line: str) -> None:
+    """Append a line in one write, so that lines of several processes don't mix."""
+    with Path(path).open("a") as file:
+        file.write(f"{line}\n")
+
+
+@task
+def add(a: int, b: int = 0) -> int:
+    return a + b
+
+
+@task(name="shop.charge")
+def named() -> None:
+    pass
+
+
+@task
+def echo(value: Any) -> Any:
+    return value
+
+
+@task
+async def add_async(a: int, b: int) -> int:
+    await asyncio.sleep(0)
+    return a + b
+
+
+@task(takes_context=True)
+def attempt_of(context: Any) -> int:
+    return int(context.attempt)
+
+
+@task(backoff=AT_ONCE)
+def fail(message: str = "no") -> None:
+    raise ValueError(message)
+
+
+@task(max_attempts=5, backoff=AT_ONCE)
+def succeed_on(attempt: int) -> int:
+    run = current_run()
+    assert run is not None
+    if run.attempt < attempt:
+        raise ConnectionError(f"attempt {run.attempt}")
+    return run.attempt
+
+
+@task
+def snooze_once(path: str) -> str:
+    if not Path(path).exists():
+        note(path, "snoozed")
+        raise Snooze(timedelta())
+    return "awake"
+
+
+@task
+def discard() -> None:
+    raise Discard("no such order")
+
+
+@task
+def retry_after(seconds: float) -> None:
+    raise Retry("the server is busy", after=timedelta(seconds=seconds))
+
+
+@task(timeout=0.3, max_attempts=1)
+def never_return() -> None:
+    while True:
+        time.sleep(0.01)
+
+
+@task
+def unstorable() -> object:
+    return {1: "keys are text"}
+
+
+@task(max_attempts=3, backoff=AT_ONCE)
+def hold(path: str, seconds: float) -> str:
+    """Say that it has begun, and take its time."""
+    note(path, f"{os.getpid()} begun")
+    time.sleep(seconds)
+    note(path, f"{os.getpid()} ended")
+    return "held"
+
+
+@task
+def count_line(path: str, line: str = "ran") -> None:
+    note(path, line)
+
+
+@task(max_attempts=2, backoff=AT_ONCE)
+def leave_a_mess(kind: str) -> None:
+    """What a task may do to its worker."""
+    from django.db import IntegrityError, connection, transaction
+    from django.utils import timezone, translation
+
+    match kind:
+        case "kill":
+            time.sleep(0.3)  # until the worker has noted that it began
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            raise SystemExit(3)
+        case "interrupt":
+            raise KeyboardInterrupt
+        case "cancelled":
+            raise asyncio.CancelledError
+        case "begin":
+            with connection.cursor() as cursor:
+                cursor.execute("BEGIN")
+        case "broken":
+            with transaction.atomic():
+                try:
+                    with connection.cursor() as cursor:
+                        cursor.execute("INSERT INTO cronoq_pool (name) VALUES (NULL)")
+                except IntegrityError:
+                    pass
+        case "close":
+            connection.close()
+        case "zone":
+            timezone.activate("Asia/Tokyo")
+            translation.activate("pl")
+        case "silent":
+            raise _SilentError
+
+
+class _SilentError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("even this fails")
+
+
+@task
+def surroundings() -> list[str]:
+    from django.db import connection
+    from django.utils import timezone, translation
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    return [timezone.get_current_timezone_name(), translation.get_language(), str(connection.in_atomic_block)]
