@@ -9,6 +9,7 @@ from typing import Any
 import psutil
 import pytest
 from django.db import connection, transaction
+from django.test import Client
 
 from cronoq_django.models import Attempt, Run, Worker
 from cronoq_django.models.choices import Outcome, Reason, Status
@@ -64,7 +65,7 @@ def test_all_kinds_of_endings(fleet: Fleet, wait_until: Callable[..., Any], tmp_
 
 
 def test_a_run_whose_worker_is_killed_is_retried_by_another(
-    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path, admin_client: Client
 ) -> None:
     """Runs stayed "in progress" for weeks after a machine had vanished."""
     path = tmp_path / "held"
@@ -84,6 +85,10 @@ def test_a_run_whose_worker_is_killed_is_retried_by_another(
     assert first_owner != run.worker_id
     result.refresh()
     assert result.worker_ids == [str(first_owner), str(run.worker_id)]
+    page = admin_client.get(f"/admin/cronoq/run/{run.pk}/change/").content.decode()
+    assert "worker lost" in page
+    assert page.index("worker lost") != page.index("succeeded")
+    assert all(str(Worker.objects.get(pk=owner)) in page for owner in (first_owner, run.worker_id))
 
 
 def test_a_dead_childs_runs_are_taken_back_at_once_and_the_child_replaced(
