@@ -12,6 +12,8 @@ import django.db
 import psycopg
 from psycopg import errors as pg
 
+LONGEST_DELAY = timedelta(days=36_525)
+
 
 class CronoqError(Exception):
     """The root of our errors."""
@@ -40,20 +42,22 @@ class Quarantined(CronoqError):  # noqa: N818
 class Retry(Exception):  # noqa: N818
     """Raised by a task: end this attempt as failed and try again `after` a delay, if attempts are left.
 
-    >>> raise Retry(after=timedelta(minutes=5))
+    >>> raise Retry("the mail server is busy", after=timedelta(minutes=5))
+
+    Without `after` (seconds or timedelta) the task's backoff says when.
     """
 
-    def __init__(self, reason: str = "", *, after: timedelta | None = None) -> None:
+    def __init__(self, reason: str = "", *, after: float | timedelta | None = None) -> None:
         super().__init__(reason or "the task asked to be retried")
-        self.after = after
+        self.after = None if after is None else _delay("Retry(after=…)", after)
 
 
 class Snooze(Exception):  # noqa: N818
-    """Raised by a task: not now, run again in `for_`. The attempt is not counted."""
+    """Raised by a task: not now, run again in `for_` (seconds or timedelta). The attempt is not counted."""
 
-    def __init__(self, for_: timedelta) -> None:
-        super().__init__(f"snoozed for {for_}")
-        self.for_ = for_
+    def __init__(self, for_: float | timedelta) -> None:
+        self.for_ = _delay("Snooze(for_=…)", for_)
+        super().__init__(f"snoozed for {self.for_}")
 
 
 class Discard(Exception):  # noqa: N818
@@ -61,6 +65,13 @@ class Discard(Exception):  # noqa: N818
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason or "the task discarded this run")
+
+
+def _delay(what: str, value: float | timedelta) -> timedelta:
+    delay = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    if not timedelta() <= delay <= LONGEST_DELAY:
+        raise ValueError(f"{what} takes from nothing to {LONGEST_DELAY.days:,} days, not {value!r}")
+    return delay
 
 
 # Connection trouble (08), resources (53), operator intervention: shutdown, start-up, cancelled statements (57), system

@@ -67,6 +67,11 @@ def snooze_once(path: str) -> str:
     return "awake"
 
 
+@task(max_attempts=1)
+def snooze_for(value: Any) -> None:
+    raise Snooze(value)
+
+
 @task
 def discard() -> None:
     raise Discard("no such order")

@@ -13,10 +13,12 @@ from django.db.models.lookups import IsNull
 from django.utils.functional import Promise, cached_property
 from django.utils.translation import gettext_lazy as _
 
+from cronoq_django.errors import LONGEST_DELAY
+
 # Beyond these years some zone's local time overflows, and the driver can't read the row; nor can it read 'infinity'.
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(9998, 12, 31, tzinfo=UTC)
-LONGEST = timedelta(days=36_525)
+LONGEST = LONGEST_DELAY
 
 # A text bound of ours, in characters: an error of several megabytes helps nobody and makes every page heavy.
 TEXT_LIMIT = 64_000

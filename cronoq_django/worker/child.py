@@ -21,6 +21,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 from uuid import UUID
 
+import psycopg
+
 import cronoq_django
 from cronoq_django import registry
 from cronoq_django.conf import conf
@@ -30,7 +32,7 @@ from cronoq_django.store.runs import ClaimedRun, Completion, complete_runs, mark
 from cronoq_django.store.session import Session, connect, listen, transaction
 from cronoq_django.store.workers import register_worker, someone_knows
 from cronoq_django.worker.claimer import Claimer
-from cronoq_django.worker.completer import Completer
+from cronoq_django.worker.completer import Completer, Finished
 from cronoq_django.worker.executor import CancelledByRequest, Execution, Executor, TimedOut
 from cronoq_django.worker.orphan import exit_with_parent
 from cronoq_django.worker.wakeup import Wakeup
@@ -54,7 +56,7 @@ class Child:
         self._completer = Completer()
         self._claimer = Claimer(worker, pools)
         self._executors = {pool: Executor(pool, size, self._done) for pool, size in pools.items()}
-        self._running: dict[UUID, Execution] = {}
+        self._running: dict[tuple[UUID, int], Execution] = {}
         self._signals = 0
         self._deadline = float("inf")  # monotonic: the end of the grace
 
@@ -116,7 +118,7 @@ class Child:
                 scripts=sorted(registry.scripts()),
             )
             # A claim whose commit was not heard of: nobody here executes it, and its lease is renewed with the others.
-            strangers = [(run, claim) for run, claim in owned_runs(cursor, self._worker) if run not in self._running]
+            strangers = [owned for owned in owned_runs(cursor, self._worker) if owned not in self._running]
             complete_runs(cursor, [_given_back(run, claim) for run, claim in strangers])
 
     def _work(self, session: Session) -> None:
@@ -138,20 +140,42 @@ class Child:
         wanted = {} if self._signals else self._claimer.wanted({**free, **self._freed(batch, free)})
         if not (batch or begun or wanted):
             return []
-        with transaction(session) as cursor:
-            accepted = self._completer.write(cursor, batch)
-            mark_started(cursor, [(one.run.id, one.run.claim, one.took) for one in begun if one.took is not None])
-            claimed = self._claimer.claim(cursor, wanted)
-        self._completer.written(batch, accepted)
-        for execution, _ in batch:
-            self._running.pop(execution.run.id, None)
+        try:
+            with transaction(session) as cursor:
+                accepted = complete_runs(cursor, [completion for _, completion in batch])
+                mark_started(cursor, [(*one.key, one.took) for one in begun if one.took is not None])
+                claimed = self._claimer.claim(cursor, wanted)
+        except psycopg.Error:
+            if not batch:
+                raise
+            logger.exception("Outcomes could not be written together: writing them one by one.")
+            self._write_singly(session, batch)
+            return []
+        self._written(batch, accepted)
         for execution in begun:
             execution.marked = True
         return claimed
 
+    def _write_singly(self, session: Session, batch: list[Finished]) -> None:
+        """Something in the batch can't be stored. Its run ends and says so; the others' outcomes are written."""
+        for execution, completion in batch:
+            try:
+                with transaction(session) as cursor:
+                    accepted = complete_runs(cursor, [completion])
+            except psycopg.Error as error:
+                with transaction(session) as cursor:
+                    accepted = complete_runs(cursor, [execution.unstorable(error)])
+            self._written([(execution, completion)], accepted)
+
+    def _written(self, batch: list[Finished], accepted: dict[UUID, Status]) -> None:
+        """The transaction has committed."""
+        self._completer.written(batch, accepted)
+        for execution, _ in batch:
+            self._running.pop(execution.key, None)
+
     def _begin(self, session: Session, run: ClaimedRun) -> None:
         execution = Execution(run, str(self._worker))
-        self._running[run.id] = execution
+        self._running[execution.key] = execution
         try:
             registry.find(run.script)
         except Quarantined as error:
@@ -180,7 +204,7 @@ class Child:
             used[execution.run.pool] += 1
         return {pool: size - used[pool] for pool, size in self._pools.items()}
 
-    def _freed(self, batch: list[tuple[Execution, Completion]], free: Mapping[str, int]) -> dict[str, int]:
+    def _freed(self, batch: list[Finished], free: Mapping[str, int]) -> dict[str, int]:
         """Free slots as they will be once this batch is written: its transaction claims for them already."""
         freed = dict(free)
         for execution, _ in batch:
@@ -229,8 +253,7 @@ class Child:
         """Messages of the supervisor: runs that somebody cancelled."""
         while self._control.poll():
             for run, claim in self._control.recv():
-                execution = self._running.get(run)
-                if execution is not None and execution.run.claim == claim:
+                if (execution := self._running.get((run, claim))) is not None:
                     execution.interrupt(CancelledByRequest)
 
 

@@ -12,8 +12,7 @@ from cronoq_django import registry
 from cronoq_django.compat import TaskResultStatus, task_finished
 from cronoq_django.errors import Quarantined
 from cronoq_django.models.choices import Status
-from cronoq_django.store.runs import Completion, complete_runs
-from cronoq_django.store.statements import Cursor
+from cronoq_django.store.runs import Completion
 from cronoq_django.worker.executor import Execution, arguments, tell
 
 logger = logging.getLogger("cronoq.worker")
@@ -40,10 +39,6 @@ class Completer:
         """The next outcomes to write; they stay here until `written`."""
         with self._lock:
             return list(self._waiting)[:BATCH]
-
-    def write(self, cursor: Cursor, batch: list[Finished]) -> dict[UUID, Status]:
-        """Write the batch in the caller's transaction; what was accepted."""
-        return complete_runs(cursor, [completion for _, completion in batch])
 
     def written(self, batch: list[Finished], accepted: dict[UUID, Status]) -> None:
         """The transaction has committed: forget the batch, and tell."""

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import close_old_connections, connections
 from django.dispatch import Signal
@@ -34,9 +35,15 @@ logger = logging.getLogger("cronoq.worker")
 class TimedOut(BaseException):
     """Raised in the thread of a task that used up its time."""
 
+    def __str__(self) -> str:
+        return "the attempt used up its time"
+
 
 class CancelledByRequest(BaseException):
     """Raised in the thread of a task that somebody cancelled."""
+
+    def __str__(self) -> str:
+        return "the run was cancelled"
 
 
 class Execution:
@@ -52,6 +59,11 @@ class Execution:
         self._thread: int | None = None
         self._interrupted = False
         self._lock = threading.Lock()
+
+    @property
+    def key(self) -> tuple[UUID, int]:
+        """Run and claim: this process may own a run again while an attempt that it lost still executes."""
+        return self.run.id, self.run.claim
 
     @property
     def took(self) -> timedelta | None:
@@ -96,7 +108,10 @@ class Execution:
                     time.sleep(0.001)  # an interruption on its way arrives here, not in our own code further down
             return self._succeeded(result)
         except BaseException as error:
-            return self._failed(error)
+            try:
+                return self._failed(error)
+            except BaseException as failure:  # a thread that dies here would leave its run running for ever
+                return self._ended(failure, Outcome.FAILED, Status.FAILED, Reason.ERROR)
 
     def _call(self) -> Any:
         run = self.run
@@ -131,16 +146,14 @@ class Execution:
     def _succeeded(self, result: Any) -> Completion:
         try:
             text = dump_json(result, "result")
-        except (TypeError, ValueError, RecursionError) as error:
-            return self._ended(error, Outcome.SUCCEEDED, Status.FAILED, Reason.UNSTORABLE)
+        except (TypeError, ValueError) as error:
+            return self.unstorable(error)
         return self._completion(outcome=Outcome.SUCCEEDED, status=Status.SUCCEEDED, result=text)
 
     def _failed(self, error: BaseException) -> Completion:
         match error:
             case Snooze():
-                return self._completion(
-                    outcome=Outcome.SNOOZED, status=Status.QUEUED, delay=max(error.for_, timedelta()), counts=False
-                )
+                return self._completion(outcome=Outcome.SNOOZED, status=Status.QUEUED, delay=error.for_, counts=False)
             case Discard():
                 return self._ended(error, Outcome.FAILED, Status.FAILED, Reason.DISCARDED)
             case Quarantined() if not self._decoded:
@@ -153,7 +166,7 @@ class Execution:
         if attempt >= self.run.max_attempts:
             return self._ended(error, outcome, Status.FAILED, Reason.TIMEOUT if timed_out else Reason.ERROR)
         delay = error.after if isinstance(error, Retry) and error.after is not None else self._backoff().delay(attempt)
-        return self._ended(error, outcome, Status.QUEUED, "", delay=max(delay, timedelta()))
+        return self._ended(error, outcome, Status.QUEUED, "", delay=delay)
 
     def _backoff(self) -> Backoff:
         try:
@@ -190,6 +203,10 @@ class Execution:
         """Can't be decoded: failed, uncharged, and never in the way again."""
         return self._ended(error, Outcome.FAILED, Status.FAILED, Reason.QUARANTINED, counts=False)
 
+    def unstorable(self, error: Exception) -> Completion:
+        """The work is done, but its result can't be kept: it ends, once, and says so."""
+        return self._ended(error, Outcome.FAILED, Status.FAILED, Reason.UNSTORABLE)
+
     def released(self, why: str) -> Completion:
         """Given back to the queue, uncharged; what it still does is refused by the claim."""
         return self._completion(outcome=Outcome.RELEASED, status=Status.QUEUED, error=why, counts=False)
@@ -208,7 +225,6 @@ class Executor:
     """The threads of one pool."""
 
     def __init__(self, pool: str, size: int, done: Callable[[Execution, Completion], None]) -> None:
-        self.size = size
         self._threads = ThreadPoolExecutor(size, thread_name_prefix=f"cronoq-{pool}")
         self._done = done
 

@@ -8,6 +8,7 @@ child dies, what it ran is taken back at once instead of when the leases run out
                                   └─ a second signal ends their grace; children left after it are killed
 """
 
+import contextlib
 import logging
 import multiprocessing
 import os
@@ -168,7 +169,8 @@ class Supervisor:
             status = WorkerStatus.DRAINING if self._signals else WorkerStatus.ONLINE
             drain = heartbeat_worker(cursor, worker=child.worker, status=status)
         if cancelled := [(run, claim) for run, claim, requested in leases if requested]:
-            child.control.send(cancelled)
+            with contextlib.suppress(OSError):  # it has just died; what it ran is taken back
+                child.control.send(cancelled)
         if drain and not child.is_draining:
             child.is_draining = True
             self._processes -= 1  # it is not to be replaced

@@ -231,3 +231,33 @@ def test_unknown_scripts_and_broken_arguments_are_quarantined_and_not_in_the_way
         assert (run.status, run.reason, run.attempts) == (Status.FAILED, Reason.QUARANTINED, 0)
         assert run.error
     assert Run.objects.filter(status=Status.SUCCEEDED).count() == 20
+
+
+def test_an_outcome_that_the_database_refuses_costs_no_other_its_own(
+    fleet: Fleet, wait_until: Callable[..., Any]
+) -> None:
+    """A result that could not be stored made the write fail that was to end the run, again and again."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "ALTER TABLE cronoq_run ADD CONSTRAINT planted CHECK (result::text IS DISTINCT FROM '\"poison\"')"
+        )
+    try:
+        results = [tasks.echo.enqueue(value) for value in ["good"] * 5 + ["poison"] + ["good"] * 5]
+        worker = fleet.worker()
+        wait_until(finished(*results))
+        assert worker.stop() == 0
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE cronoq_run DROP CONSTRAINT planted")
+    assert Run.objects.filter(status=Status.SUCCEEDED).count() == 10
+    run = Run.objects.get(status=Status.FAILED)
+    assert (run.reason, run.attempts) == (Reason.UNSTORABLE, 1)
+    assert "planted" in run.error
+    assert Worker.objects.count() == 1
+
+
+def test_a_task_that_asks_for_nonsense_fails_instead_of_staying(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
+    fleet.worker()
+    results = [tasks.snooze_for.enqueue(value) for value in (-1, 1e18, "soon", None)]
+    wait_until(finished(*results), seconds=20)
+    assert {status_of(result) for result in results} == {Status.FAILED}
