@@ -11,6 +11,7 @@ from django.db import connections
 from django.db.utils import DatabaseError, NotSupportedError
 
 from cronoq_django.conf import conf
+from cronoq_django.routers import SCHEMA
 
 OLDEST_POSTGRES = 15
 
@@ -42,6 +43,24 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
+def check_router(**kwargs: Any) -> list[CheckMessage]:
+    """With a cluster elsewhere than in the default database, the admin needs the router to find it."""
+    try:
+        alias = conf().database
+    except ImproperlyConfigured:
+        return []  # E001 says so
+    if alias == "default" or any("ClusterRouter" in str(router) for router in settings.DATABASE_ROUTERS):
+        return []
+    return [
+        CheckWarning(
+            f"CRONOQ['DATABASE'] is {alias!r}, but nothing routes our models there.",
+            hint='Add "cronoq_django.routers.ClusterRouter" to DATABASE_ROUTERS.',
+            id="cronoq.W002",
+        )
+    ]
+
+
+@register()
 def check_backend(**kwargs: Any) -> list[CheckMessage]:
     """Some task backend is ours; otherwise enqueued tasks go elsewhere."""
     backends = [params.get("BACKEND", "") for params in (getattr(settings, "TASKS", None) or {}).values()]
@@ -62,7 +81,7 @@ def check_server(databases: Sequence[str] | None = None, **kwargs: Any) -> list[
     messages: list[CheckMessage] = []
     for alias in databases or ():
         wrapper = connections[alias]
-        if alias != conf().database or wrapper.vendor != "postgresql":
+        if not _is_cluster(alias) or wrapper.vendor != "postgresql":
             continue
         try:
             with wrapper.cursor() as cursor:
@@ -76,4 +95,42 @@ def check_server(databases: Sequence[str] | None = None, **kwargs: Any) -> list[
             too_old = f"cronoq_django needs PostgreSQL {OLDEST_POSTGRES} or newer; {alias!r} is {version}."
         if version < OLDEST_POSTGRES:
             messages.append(Error(too_old, hint="Upgrade the server, or use another one.", id="cronoq.E004"))
+        else:
+            messages += _check_path(alias)
     return messages
+
+
+def _is_cluster(alias: str) -> bool:
+    return alias == conf().database or SCHEMA in connections[alias].settings_dict
+
+
+def _check_path(alias: str) -> list[CheckMessage]:
+    """Migrations create in the first schema of the path; tables, and with them the lock, are found in any of them."""
+    with connections[alias].cursor() as cursor:
+        cursor.execute("SELECT current_schemas(false)")
+        (path,) = cursor.fetchone()
+        cursor.execute(
+            "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+            "WHERE nspname = ANY (%s) AND relname IN ('cronoq_leader', 'django_migrations') "
+            "GROUP BY nspname ORDER BY array_position(%s, nspname)",
+            [path, path],
+        )
+        holders = [row[0] for row in cursor.fetchall()]
+    if not path:
+        return [
+            Error(
+                f"No schema of the search_path of {alias!r} exists.",
+                hint="Create it: `python manage.py cronoq_schema create NAME`.",
+                id="cronoq.E006",
+            )
+        ]
+    if holders in ([], path[:1]):
+        return []
+    return [
+        Error(
+            f"The search_path of {alias!r} is {', '.join(path)}: migrations would create tables in {path[0]!r}, but "
+            f"{', '.join(map(repr, holders))} hold some already, so lock, migrations and tables would end up apart.",
+            hint="Let the path be exactly one schema: see cronoq_django.routers.cluster.",
+            id="cronoq.E005",
+        )
+    ]

@@ -33,12 +33,22 @@ class Conf:
     max_payload: int = 1_000_000  # bytes of JSON in one run's arguments
 
 
+_process: dict[str, str] = {}  # what this process alone has otherwise
+
+
+def serve(alias: str) -> None:
+    """From now on this process works for the cluster of that database alias, and its tasks enqueue there."""
+    _process["DATABASE"] = alias
+    conf.cache_clear()
+
+
 @cache
 def conf() -> Conf:
     """The settings in force. Raises ImproperlyConfigured, naming the setting."""
     given = getattr(settings, "CRONOQ", {})
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured("CRONOQ must be a dict.")
+    given = {**given, **_process}
     known = {f.name.upper(): f.name for f in fields(Conf)}
     if unknown := sorted(set(given) - set(known)):
         raise ImproperlyConfigured(f"CRONOQ has no setting {unknown[0]!r}; there are {', '.join(sorted(known))}.")

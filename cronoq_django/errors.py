@@ -35,6 +35,10 @@ class NotFound(CronoqError):  # noqa: N818
     """No such job or run in this cluster."""
 
 
+class NotOurs(CronoqError):  # noqa: N818
+    """A schema that is not a cluster of ours, or is in use: it was left as it is."""
+
+
 class Quarantined(CronoqError):  # noqa: N818
     """A row can't be decoded: unknown script, arguments that don't bind or aren't what they should be."""
 

@@ -1,12 +1,56 @@
 """What all tests share."""
 
+import re
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.errors import DuplicateDatabase, UniqueViolation
 
 from cronoq_django import registry
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
+    """One test database for all processes of a run, one schema in it for each."""
+    from django.core.management import call_command
+    from django.db import connection
+
+    name = connection.settings_dict["NAME"]
+    (schema,) = re.findall(r"search_path=(\w+)", connection.settings_dict["OPTIONS"]["options"])
+    with django_db_blocker.unblock():
+        _on_server(f'CREATE DATABASE "{name}"', unless=(DuplicateDatabase, UniqueViolation))
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE; CREATE SCHEMA {schema}")
+        call_command("migrate", verbosity=0)
+    yield
+    with django_db_blocker.unblock():
+        with connection.cursor() as cursor:
+            cursor.execute(f"DROP SCHEMA {schema} CASCADE")
+        connection.close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The one that started the others drops the database, when they have ended."""
+    from django.conf import settings
+
+    if not hasattr(session.config, "workerinput"):
+        name = settings.DATABASES["default"]["NAME"]
+        _on_server(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)', unless=())
+
+
+def _on_server(statement: str, *, unless: tuple[type[Exception], ...]) -> None:
+    """Execute a statement that no transaction may be around, from a database that is always there."""
+    from django.db import connection
+
+    params = connection.get_connection_params()
+    wanted = {key: params[key] for key in ("host", "port", "user", "password") if params.get(key)}
+    with psycopg.connect(**wanted, dbname="postgres", autocommit=True) as session, suppress(*unless):
+        session.execute(statement)  # type: ignore[call-overload]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -23,7 +67,7 @@ def wait_until() -> Callable[..., Any]:
         deadline = time.monotonic() + seconds
         while not (value := fact()):
             if time.monotonic() > deadline:
-                pytest.fail(f"did not happen within {seconds} s: {what or fact.__name__}")
+                pytest.fail(f"did not happen within {seconds} s: {what or fact}")
             time.sleep(0.02)
         return value
 

@@ -9,6 +9,7 @@ from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
 from cronoq_django import registry
+from cronoq_django.conf import serve
 from cronoq_django.errors import translated
 from cronoq_django.store.session import alias_of
 
@@ -41,6 +42,7 @@ class ClusterCommand(BaseCommand):
                 f"run `python manage.py migrate --database {alias}` first."
             )
         connections[alias].close()
+        serve(alias)
         registry.autodiscover()
         return alias
 

@@ -35,6 +35,10 @@ def connect(alias: str, *, name: str, dsn: str = "", settings: Mapping[str, str]
         try:
             if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
                 session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+            # Clusters share a database: pg_stat_activity should say which of them a session works for.
+            session.execute(
+                "SELECT set_config('application_name', %s || coalesce(' in ' || current_schema(), ''), false)", (name,)
+            )
             for setting, value in {"TimeZone": "UTC", **(settings or {})}.items():
                 session.execute("SELECT set_config(%s, %s, false)", (setting, value))
         except BaseException:

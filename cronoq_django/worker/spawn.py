@@ -9,8 +9,10 @@ def child_main(control: Connection, options: dict[str, Any]) -> None:
     import django  # noqa: PLC0415
 
     django.setup()
+    from cronoq_django.conf import serve  # noqa: PLC0415
     from cronoq_django.worker.child import Child  # noqa: PLC0415
 
+    serve(options["alias"])
     Child(control, **options).run()
 
 
@@ -19,6 +21,8 @@ def supervisor_main(options: dict[str, Any]) -> None:
     import django  # noqa: PLC0415
 
     django.setup()
+    from cronoq_django.conf import serve  # noqa: PLC0415
     from cronoq_django.worker.supervisor import Supervisor  # noqa: PLC0415
 
+    serve(options["alias"])
     Supervisor(**options).run()

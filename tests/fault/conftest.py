@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import pytest
-from django.db import connection
+from django.db import connections
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -20,16 +20,13 @@ class Process:
 
     def __init__(self, log: Path, *arguments: str, **environment: str) -> None:
         self.log = log
-        settings = connection.settings_dict
-        url = f"postgres://{settings['USER']}:{settings['PASSWORD']}@{_host()}/{settings['NAME']}"
-        url += f"?host={quote(settings['HOST'])}" if settings["HOST"].startswith("/") else ""
         with log.open("ab") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "manage.py", *arguments],
                 cwd=ROOT,
                 env={
                     **os.environ,
-                    "DATABASE_URL": url,
+                    "DATABASE_URL": database_url(),
                     "DJANGO_SETTINGS_MODULE": "tests.fault.settings",
                     **environment,
                 },
@@ -70,12 +67,16 @@ class Process:
         return self.log.read_text()
 
 
-def _host() -> str:
-    settings = connection.settings_dict
+def database_url(alias: str = "default") -> str:
+    """The cluster of an alias, for other processes."""
+    settings = connections[alias].settings_dict
+    login = f"{quote(settings['USER'])}:{quote(settings['PASSWORD'])}"
+    options = {"options": settings["OPTIONS"]["options"]}
+    host = settings["HOST"]
+    if host.startswith("/"):
+        host, options["host"] = "", host
     return (
-        f":{settings['PORT'] or 5432}"
-        if settings["HOST"].startswith("/")
-        else f"{settings['HOST']}:{settings['PORT'] or 5432}"
+        f"postgres://{login}@{host}:{settings['PORT'] or 5432}/{settings['NAME']}?{urlencode(options, quote_via=quote)}"
     )
 
 

@@ -162,7 +162,7 @@ def test_cut_sessions_lose_nothing(fleet: Fleet, wait_until: Callable[..., Any])
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name LIKE 'cronoq%' AND datname = current_database()"
+            "WHERE application_name LIKE 'cronoq%' AND application_name LIKE '% in ' || current_schema()"
         )
     results = [tasks.add.enqueue(n) for n in range(20)]
     wait_until(finished(*results))
