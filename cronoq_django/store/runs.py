@@ -1,16 +1,15 @@
 """Runs: insert, claim, renew, complete, take back, cancel. Each function is one statement on the caller's cursor."""
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
 from uuid import UUID
 
 from cronoq_django.models.choices import Outcome, Reason, Status, Trigger
-from cronoq_django.models.fields import clean_text
+from cronoq_django.models.fields import TEXT_LIMIT, clean_text
 from cronoq_django.models.ids import uuid7
 from cronoq_django.store.leadership import FencedTransaction
-from cronoq_django.store.statements import Cursor, count, run
+from cronoq_django.store.statements import Cursor, columns, count, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,28 +94,19 @@ class Completion:
     took: timedelta | None = None
 
 
-_NEW = tuple(f.name for f in fields(NewRun))
-_COMPLETION = tuple(f.name for f in fields(Completion))
-_CLEANED = {"script", "pool", "job_name", "actor", "error", "exception_class", "traceback"}
-
-
-def _lists(rows: Sequence[Any], names: Iterable[str]) -> dict[str, list[Any]]:
-    """One list a column, as `unnest` takes them, whatever the number of rows; text cleaned on the way."""
-    return {
-        name: [clean_text(getattr(row, name)) for row in rows]
-        if name in _CLEANED
-        else [getattr(row, name) for row in rows]
-        for name in names
-    }
-
-
 def insert_runs(
     cursor: Cursor, runs: Sequence[NewRun], *, epoch: int | None = None, now: datetime | None = None
 ) -> list[InsertedRun]:
     """Insert runs in the caller's transaction, in one statement; those that were new. `epoch`: of the leader."""
     if not runs:
         return []
-    rows = run(cursor, "insert_runs", **_lists(runs, _NEW), epoch=epoch, now=now)
+    rows = run(
+        cursor,
+        "insert_runs",
+        **columns(runs, script=500, pool=100, job_name=200, actor=200, error=TEXT_LIMIT),
+        epoch=epoch,
+        now=now,
+    )
     return [InsertedRun(*row[:4]) for row in rows]
 
 
@@ -152,7 +142,12 @@ def complete_runs(
     """Write outcomes of attempts; the state of each run whose outcome was accepted. A stale claim changes nothing."""
     if not completions:
         return {}
-    rows = run(cursor, "complete_runs", **_lists(completions, _COMPLETION), now=now)
+    rows = run(
+        cursor,
+        "complete_runs",
+        **columns(completions, error=TEXT_LIMIT, exception_class=500, traceback=TEXT_LIMIT),
+        now=now,
+    )
     return {row[0]: Status(row[1]) for row in rows}
 
 

@@ -1,13 +1,13 @@
 """Slots: what the leader knows of due jobs, and the writing back. All of it fenced."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from cronoq_django.models import Job
-from cronoq_django.models.fields import clean_text
+from cronoq_django.models.fields import TEXT_LIMIT
 from cronoq_django.models.ids import uuid7
 from cronoq_django.registry import DeclaredJob
 from cronoq_django.store.leadership import FencedTransaction
@@ -40,6 +40,16 @@ class Fired:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownScript:
+    """A script as a process knows it."""
+
+    name: str
+    signature: str
+    signature_hash: str
+    doc: str
+
+
 def as_job(row: dict[str, Any]) -> Job:
     """A Job object for a row of `due_jobs` or `jobs_to_plan`: for its schedule and terms, never to be saved."""
     names = {field.attname for field in Job._meta.concrete_fields}
@@ -57,7 +67,7 @@ def due_jobs(tx: FencedTransaction, *, limit: int, now: datetime | None = None) 
 def write_states(tx: FencedTransaction, fired: Sequence[Fired]) -> None:
     """Write back what firing decided, for states that this transaction has locked."""
     if fired:
-        count(tx, "write_states", epoch=tx.term.epoch, **_lists(fired))
+        count(tx, "write_states", epoch=tx.term.epoch, **columns(fired, explanation=2000, error=2000))
 
 
 def take_changes(tx: FencedTransaction, *, limit: int) -> list[UUID]:
@@ -83,7 +93,12 @@ def jobs_to_plan(tx: FencedTransaction, ids: Sequence[UUID]) -> list[dict[str, A
 def plan_states(tx: FencedTransaction, plans: Sequence[Plan]) -> None:
     """Store the next slots."""
     if plans:
-        count(tx, "plan_states", epoch=tx.term.epoch, **_lists(sorted(plans, key=lambda plan: plan.job_id)))
+        count(
+            tx,
+            "plan_states",
+            epoch=tx.term.epoch,
+            **columns(sorted(plans, key=lambda plan: plan.job_id), explanation=2000, error=2000),
+        )
 
 
 def seconds_until_due(tx: FencedTransaction) -> float | None:
@@ -103,11 +118,9 @@ def disable_gone_jobs(tx: FencedTransaction, *, silence: timedelta) -> list[str]
     return [row[0] for row in run(tx, "disable_gone_jobs", silence=silence)]
 
 
-def sync_scripts(tx: FencedTransaction, scripts: Sequence[dict[str, str]]) -> int:
+def sync_scripts(tx: FencedTransaction, scripts: Sequence[KnownScript]) -> int:
     """Record the scripts of this process; how many were new or changed."""
-    if not scripts:
-        return 0
-    return count(tx, "sync_scripts", **columns(scripts, ("name", "signature", "signature_hash", "doc")))
+    return count(tx, "sync_scripts", **columns(scripts, doc=TEXT_LIMIT)) if scripts else 0
 
 
 def sync_pools(tx: FencedTransaction, names: Sequence[str]) -> int:
@@ -118,13 +131,6 @@ def sync_pools(tx: FencedTransaction, names: Sequence[str]) -> int:
 def set_actor(tx: FencedTransaction, actor: str) -> None:
     """Whom the revisions written in this transaction name."""
     tx.execute("SELECT set_config('cronoq.actor', %s, true)", (actor,))
-
-
-def _lists(rows: Sequence[Any]) -> dict[str, list[Any]]:
-    lists = {f.name: [getattr(row, f.name) for row in rows] for f in fields(rows[0])}
-    for name in ("explanation", "error"):
-        lists[name] = [clean_text(text, 2000) for text in lists[name]]
-    return lists
 
 
 def prune_history(tx: FencedTransaction) -> int:

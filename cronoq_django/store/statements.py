@@ -1,9 +1,12 @@
 """Runs the statements in `sql/`, one a file, on whatever cursor the caller has: Django's, psycopg's, a fenced one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol
+
+from cronoq_django.models.fields import clean_text
 
 
 class Cursor(Protocol):
@@ -43,6 +46,12 @@ def records(cursor: Cursor, name: str, /, **params: Any) -> list[dict[str, Any]]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
-    """Rows turned into one list a column: what `unnest` takes, whatever the number of rows."""
-    return {name: [row[name] for row in rows] for name in names}
+def columns(rows: Sequence[Any], **bounds: int) -> dict[str, list[Any]]:
+    """Dataclass rows as one list a column, which `unnest` takes whatever their number.
+
+    `bounds`: the columns of free text, which is cleaned, with the most characters of each.
+    """
+    lists = {field.name: [getattr(row, field.name) for row in rows] for field in fields(rows[0])}
+    for name, most in bounds.items():
+        lists[name] = [clean_text(text, most) for text in lists[name]]
+    return lists

@@ -33,7 +33,7 @@ class Sync(Stage):
     def step(self, tx: FencedTransaction) -> int:
         slots.set_actor(tx, "cronoq:sync")
         scripts = [
-            {"name": name, "signature": str(one.signature), "signature_hash": one.signature_hash, "doc": one.doc}
+            slots.KnownScript(name, str(one.signature), one.signature_hash, one.doc)
             for name, one in sorted(registry.scripts().items())
         ]
         slots.sync_scripts(tx, scripts)
