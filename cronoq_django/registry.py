@@ -120,7 +120,7 @@ def _import(name: str) -> Any:
         raise Quarantined(f"unknown script {name!r}: it is not registered, and is in no installed app")
     try:
         found = getattr(import_module(module_name), attribute)
-    except Exception as error:  # whatever a module raises when it is imported is this row's trouble only
+    except (Exception, SystemExit) as error:  # whatever a module raises when it is imported is this row's trouble only
         raise Quarantined(f"unknown script {name!r}: {type(error).__name__}: {error}") from error
     if not (hasattr(found, "func") and hasattr(found, "module_path")):
         raise Quarantined(f"unknown script {name!r}: that is no task")

@@ -40,6 +40,11 @@ async def add_async(a: int, b: int) -> int:
     return a + b
 
 
+@task
+async def sleep_async(seconds: float) -> None:
+    await asyncio.sleep(seconds)
+
+
 @task(takes_context=True)
 def attempt_of(context: Any) -> int:
     return int(context.attempt)

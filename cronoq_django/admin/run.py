@@ -116,6 +116,7 @@ class RunAdmin(ReadOnlyPage):
             (ngettext("%d run was cancelled.", "%d runs were cancelled.", done.cancelled), done.cancelled),
             (ngettext("%d was asked to stop.", "%d were asked to stop.", done.requested), done.requested),
             (ngettext("%d could not be cancelled.", "%d could not be cancelled.", done.ended), done.ended),
+            (ngettext("%d is busy: try again.", "%d are busy: try again.", done.busy), done.busy),
         )
         level = messages.SUCCESS if done.cancelled or done.requested else messages.WARNING
         self.message_user(request, " ".join(text % count for text, count in told if count), level)

@@ -46,8 +46,12 @@ class Election:
         self.session: Session = connect(
             alias, name="cronoq leader", dsn=conf().leader_dsn, settings=_session_settings(self.ttl)
         )
-        listen(self.session, "leader")
-        self.registered_at = self.register(CoordinatorStatus.STANDBY)
+        try:
+            listen(self.session, "leader")
+            self.registered_at = self.register(CoordinatorStatus.STANDBY)
+        except BaseException:
+            self.session.close()
+            raise
 
     def register(self, status: CoordinatorStatus) -> datetime:
         """Write this coordinator's row, or its heartbeat; when it first registered. Raises Unavailable."""
@@ -75,7 +79,6 @@ class Election:
             logger.warning("Got the lock, but not the leader row: %s", error)
             leadership.unlock(self.session)
             return None
-        self.register(CoordinatorStatus.LEADING)
         return Fence(self.session, term)
 
     def wait(self, timeout: float) -> None:

@@ -26,6 +26,7 @@ from cronoq_django.store import leadership, slots
 logger = logging.getLogger("cronoq.leader")
 
 STANDBY_POLL = 0.5  # seconds between two tries for the lock
+STEADY = 10.0  # seconds: who fails sooner waits longer before trying again
 LONGEST_SLEEP = 0.5  # seconds; also how long a stop signal may go unnoticed
 
 
@@ -45,22 +46,27 @@ class Leader:
         """Stand by and lead until stopped, through every loss of the database."""
         failures = 0
         while not self._stopping:
+            begun = time.monotonic()
             try:
-                election = Election(self._alias, self._identity)
-            except Unavailable as error:
-                failures += 1
-                self._pause_after(failures, error)
-                continue
-            try:
-                failures = 0
-                self._stand_by(election)
+                self._take_part()
             except Fenced as error:
                 logger.warning("Stepping down: %s", error)
             except Unavailable as error:
                 logger.warning("Stepping down, the database is unavailable: %s", error)
-                self._pause(random.uniform(0.1, 0.5))  # noqa: S311
-            finally:
-                election.close()
+            except Exception:  # a bug, or tables that a deploy is changing: it surfaces here, and must not end us
+                logger.exception("Stepping down.")
+            else:
+                continue
+            failures = failures + 1 if time.monotonic() < begun + STEADY else 0
+            self._pause(min(5.0, 0.25 * 2 ** min(failures, 5)) * random.uniform(0.5, 1.0))  # noqa: S311
+
+    def _take_part(self) -> None:
+        """Stand by and lead on one session, for as long as that lasts."""
+        election = Election(self._alias, self._identity)
+        try:
+            self._stand_by(election)
+        finally:
+            election.close()
 
     def _stand_by(self, election: Election) -> None:
         logger.info("Standing by.")
@@ -126,11 +132,6 @@ class Leader:
         # What is due already was handled this round, or is held elsewhere: soon, but not at once.
         return min(LONGEST_SLEEP, soonest, LONGEST_SLEEP if due is None else due if due > 0 else 0.05)
 
-    def _pause_after(self, failures: int, error: Unavailable) -> None:
-        pause = min(5.0, 0.5 * 2 ** min(failures, 5)) * random.uniform(0.5, 1.0)  # noqa: S311
-        logger.warning("The database is unavailable, trying again in %.1f s: %s", pause, error)
-        self._pause(pause)
-
     def _pause(self, seconds: float) -> None:
         until = time.monotonic() + seconds
         while not self._stopping and (left := until - time.monotonic()) > 0:
@@ -152,6 +153,16 @@ class _Heart:
             return
         with self._fence.transaction() as tx:
             leadership.renew_term(tx)
+        try:
+            self._keep_books(stages)
+        except Unavailable as error:
+            if self._fence.is_lost:
+                raise
+            logger.warning("Bookkeeping is put off: %s", error)
+        self._next = time.monotonic() + self.ttl / 5
+
+    def _keep_books(self, stages: list[Stage]) -> None:
+        with self._fence.transaction() as tx:
             for stage in stages:
                 if stage.last is not None:
                     leadership.record_stage(
@@ -159,4 +170,3 @@ class _Heart:
                     )
                     stage.last = None
         self._election.register(CoordinatorStatus.LEADING)
-        self._next = time.monotonic() + self.ttl / 5

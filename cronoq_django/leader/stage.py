@@ -1,10 +1,15 @@
 """Stage: the shape of a leader's duty."""
 
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
+from cronoq_django.conf import conf
 from cronoq_django.store.leadership import FencedTransaction
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +37,15 @@ class Stage:
     def step(self, tx: FencedTransaction) -> int:
         """Handle one batch; how many rows, so that the loop comes again while there is a full one."""
         raise NotImplementedError
+
+    def in_time(self, rows: Sequence[Row]) -> Iterator[Row]:
+        """The first of `rows`, as many as fit into a step. A transaction that thinks for too long is ended by the
+        server, and the leadership with it: after days away, 100 jobs with their missed minutes took that long."""
+        until = time.monotonic() + conf().leader_ttl.total_seconds() / 20
+        for number, row in enumerate(rows):
+            if number and time.monotonic() > until:
+                return
+            yield row
 
     def is_due(self) -> bool:
         """Whether it belongs into this round."""

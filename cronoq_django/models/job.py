@@ -212,7 +212,7 @@ class Job(models.Model):
                 condition=Q(
                     **{
                         f"{moment}__range": (EARLIEST, LATEST)
-                        for moment in ("anchor", "run_at", "starts_at", "ends_at")
+                        for moment in ("anchor", "run_at", "starts_at", "ends_at", "created_at")
                     },
                     **{
                         f"{span}__range": (timedelta(), LONGEST)

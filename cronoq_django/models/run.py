@@ -171,6 +171,7 @@ class Run(models.Model):
                 condition=Q(
                     scheduled_for__range=(EARLIEST, LATEST),
                     due_at__range=(EARLIEST, LATEST),
+                    created_at__range=(EARLIEST, LATEST),
                     expires_at__range=(EARLIEST, LATEST),
                     timeout__range=(timedelta(), LONGEST),
                 ),

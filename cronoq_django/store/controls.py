@@ -1,5 +1,6 @@
 """What people do to runs: cancel them, and retry those that ended."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
@@ -13,27 +14,41 @@ from cronoq_django.models.fields import dump_json
 from cronoq_django.store.runs import NewRun, cancel_waiting, insert_runs, request_cancel
 from cronoq_django.store.session import alias_of
 
+TRIES = 20
+PAUSE = 0.05  # seconds between two tries
+
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel came to: runs that waited and are cancelled, running ones that were asked, and the rest."""
+    """What a cancel came to: runs that waited and are cancelled, running ones that were asked, those that have ended,
+    and those that somebody else was changing all the time: they are as they were."""
 
     cancelled: int
     requested: int
     ended: int
+    busy: int = 0
 
 
 def cancel_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None) -> Cancelled:
     """Cancel waiting runs, and ask the owners of running ones to. Those that have ended stay as they are.
 
-    Waiting and running ones go in transactions of their own, unless the caller has one open.
+    A run that is being claimed or completed at this moment is neither: it is tried again, for a second. Waiting and
+    running ones go in transactions of their own, unless the caller has one open.
     """
     alias, by = alias_of(using), f"Cancelled by {actor}." if actor else ""
-    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-        cancelled = cancel_waiting(cursor, ids=ids, error=by, limit=len(ids))
-    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-        requested = request_cancel(cursor, ids)
-    return Cancelled(len(cancelled), len(requested), len(set(ids)) - len(cancelled) - len(requested))
+    cancelled, requested, left = 0, 0, list(set(ids))
+    for attempt in range(TRIES):
+        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+            cancelled += len(cancel_waiting(cursor, ids=left, error=by, limit=len(left)))
+        with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+            requested += len(request_cancel(cursor, left))
+        unasked = Run.objects.using(alias).filter(finished_at=None, cancel_requested_at=None)
+        left = list(unasked.filter(pk__in=left).values_list("pk", flat=True))
+        if not left:
+            break
+        if attempt < TRIES - 1:
+            time.sleep(PAUSE)
+    return Cancelled(cancelled, requested, len(set(ids)) - cancelled - requested - len(left), len(left))
 
 
 def retry_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None) -> dict[UUID, UUID]:

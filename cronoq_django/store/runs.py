@@ -128,27 +128,43 @@ def claim_runs(
     return sorted(claimed, key=lambda one: (-one.priority, one.id))
 
 
-def mark_started(cursor: Cursor, begun: Sequence[tuple[UUID, int, timedelta]]) -> int:
-    """Note that claimed runs (id, claim) began so long ago. Those not owned any more are left alone."""
+Key = tuple[UUID, int]  # a run and the claim on it
+
+
+def mark_started(cursor: Cursor, begun: Sequence[tuple[UUID, int, timedelta]]) -> set[Key]:
+    """Note that claimed runs (id, claim) began so long ago; those noted. The rest are busy, or not owned any more."""
     if not begun:
-        return 0
+        return set()
     ids, claims, ago = zip(*begun, strict=True)
-    return count(cursor, "mark_started", ids=list(ids), claims=list(claims), ago=list(ago))
+    rows = run(cursor, "mark_started", ids=list(ids), claims=list(claims), ago=list(ago))
+    return {(row[0], row[1]) for row in rows}
 
 
-def complete_runs(
-    cursor: Cursor, completions: Sequence[Completion], *, now: datetime | None = None
-) -> dict[UUID, Status]:
-    """Write outcomes of attempts; the state of each run whose outcome was accepted. A stale claim changes nothing."""
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """What became of a batch of outcomes: the states of the runs whose outcome was accepted, and which are busy."""
+
+    accepted: dict[Key, Status] = field(default_factory=dict)
+    busy: set[Key] = field(default_factory=set)
+
+
+def complete_runs(cursor: Cursor, completions: Sequence[Completion], *, now: datetime | None = None) -> Completed:
+    """Write outcomes of attempts. A stale claim changes nothing; a busy run's outcome is to be sent again."""
+    completed = Completed()
     if not completions:
-        return {}
+        return completed
     rows = run(
         cursor,
         "complete_runs",
         **columns(completions, error=TEXT_LIMIT, exception_class=500, traceback=TEXT_LIMIT),
         now=now,
     )
-    return {row[0]: Status(row[1]) for row in rows}
+    for id_, claim, status, _ in rows:
+        if status is None:
+            completed.busy.add((id_, claim))
+        else:
+            completed.accepted[id_, claim] = Status(status)
+    return completed
 
 
 def renew_leases(
@@ -159,7 +175,7 @@ def renew_leases(
     return [(row[0], row[1], row[2] is not None) for row in rows]
 
 
-def owned_runs(cursor: Cursor, worker: UUID) -> list[tuple[UUID, int]]:
+def owned_runs(cursor: Cursor, worker: UUID) -> list[Key]:
     """What a worker owns, as the database sees it: (id, claim) of each."""
     return [(row[0], row[1]) for row in run(cursor, "owned_runs", worker=worker)]
 
@@ -203,6 +219,6 @@ def request_cancel(cursor: Cursor, ids: Sequence[UUID], *, now: datetime | None 
     return [row[0] for row in run(cursor, "request_cancel", ids=list(ids), now=now)]
 
 
-def prune(tx: FencedTransaction, *, status: Status, kept: timedelta, limit: int) -> int:
-    """Remove runs that ended in `status` longer ago than `kept`; how many."""
-    return count(tx, "prune_runs", status=status, kept=kept, limit=limit)
+def prune(tx: FencedTransaction, *, status: Status, since: datetime | None, before: datetime, limit: int) -> int:
+    """Remove runs that ended in `status` from `since` to `before`; how many."""
+    return count(tx, "prune_runs", status=status, since=since, before=before, limit=limit)

@@ -85,6 +85,11 @@ def add_missing_changes(tx: FencedTransaction) -> int:
     return count(tx, "add_missing_changes")
 
 
+def lock_states(tx: FencedTransaction, ids: Sequence[UUID]) -> set[UUID]:
+    """Lock the states of these jobs; those that nobody else holds."""
+    return {row[0] for row in run(tx, "lock_states", ids=list(ids))}
+
+
 def jobs_to_plan(tx: FencedTransaction, ids: Sequence[UUID]) -> list[dict[str, Any]]:
     """The jobs of these ids that exist, with what their states say."""
     return records(tx, "jobs_to_plan", ids=list(ids))

@@ -21,7 +21,7 @@ def register_worker(
     pools: Mapping[str, int],
     scripts: Sequence[str],
 ) -> None:
-    """Register a worker process, or that it is back. `pools`: concurrency by pool."""
+    """Register a worker process, if it is not. `pools`: concurrency by pool."""
     count(
         cursor,
         "register_worker",

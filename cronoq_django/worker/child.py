@@ -6,8 +6,9 @@ One transaction a round writes the outcomes that have come in, notes which runs 
 slots. Outcomes wait in the completer until that has committed; when the database is away, tasks go on, outcomes wait.
 After a lost session the child reads back what it owns: a claim whose commit was not heard of is given back.
 
-Drain (SIGTERM): nothing is claimed any more, what has not begun goes back at once, what executes may end within the
-grace; then it goes back too, uncharged. A second signal ends the grace.
+Drain (the supervisor says so): nothing is claimed any more, what has not begun goes back at once, what executes may end
+within the grace; then it goes back too, uncharged. Signals are the supervisor's: several would reach a child, its own
+and those that go to the whole group, and each could end the grace.
 """
 
 import logging
@@ -18,7 +19,6 @@ import socket
 import time
 from collections.abc import Mapping
 from multiprocessing.connection import Connection
-from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -27,10 +27,10 @@ import cronoq_django
 from cronoq_django import registry
 from cronoq_django.conf import conf
 from cronoq_django.errors import Quarantined, Unavailable
-from cronoq_django.models.choices import Outcome, Status
-from cronoq_django.store.runs import ClaimedRun, Completion, complete_runs, mark_started, owned_runs
+from cronoq_django.models.choices import Outcome, Status, WorkerStatus
+from cronoq_django.store.runs import ClaimedRun, Completed, Completion, complete_runs, mark_started, owned_runs
 from cronoq_django.store.session import Session, connect, listen, transaction
-from cronoq_django.store.workers import register_worker, someone_knows
+from cronoq_django.store.workers import heartbeat_worker, register_worker, someone_knows
 from cronoq_django.worker.claimer import Claimer
 from cronoq_django.worker.completer import Completer, Finished
 from cronoq_django.worker.executor import CancelledByRequest, Execution, Executor, TimedOut
@@ -41,6 +41,7 @@ logger = logging.getLogger("cronoq.worker")
 
 MARK_AFTER = 0.1  # seconds: a quicker run is never marked as begun, which spares a write
 LONGEST_SLEEP = 1.0
+STEADY = 10.0  # seconds: who fails sooner waits longer before trying again
 
 
 class Child:
@@ -57,33 +58,32 @@ class Child:
         self._claimer = Claimer(worker, pools)
         self._executors = {pool: Executor(pool, size, self._done) for pool, size in pools.items()}
         self._running: dict[tuple[UUID, int], Execution] = {}
-        self._signals = 0
+        self._draining = False
         self._deadline = float("inf")  # monotonic: the end of the grace
 
     def run(self) -> None:
         """Work until drained."""
         exit_with_parent()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the supervisor decides
-        signal.signal(signal.SIGTERM, self._on_signal)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
         registry.autodiscover()
         failures = 0
         while True:
+            begun = time.monotonic()
             try:
                 with self._connect() as session:
-                    failures = 0
                     self._work(session)
                 break
             except Unavailable as error:
-                failures += 1
-                if self._signals and time.monotonic() > self._deadline:
-                    logger.error(
-                        "Stopping without the database: %d runs come back when their leases run out.",
-                        len(self._running),
-                    )
-                    break
-                pause = min(5.0, 0.25 * 2 ** min(failures, 5)) * random.uniform(0.5, 1.0)  # noqa: S311
-                logger.warning("The database is unavailable, trying again in %.1f s: %s", pause, error)
-                self._wakeup.wait(None, pause)
+                logger.warning("The database is unavailable: %s", error)
+            except Exception:  # a bug, or tables that a deploy is changing: what executes must not be lost by it
+                logger.exception("Beginning anew.")
+            if time.monotonic() > self._deadline:
+                logger.error("Stopping without the database: runs come back when their leases run out.")
+                break
+            failures = failures + 1 if time.monotonic() < begun + STEADY else 0
+            self._wakeup.wait(None, min(5.0, 0.25 * 2 ** min(failures, 5)) * random.uniform(0.5, 1.0))  # noqa: S311
+            self._read_control()
         for executor in self._executors.values():
             executor.shutdown()
         self._completer.close()
@@ -107,6 +107,7 @@ class Child:
     def _introduce(self, session: Session) -> None:
         """Register, and give back what this worker owns without knowing of it."""
         with transaction(session) as cursor:
+            heartbeat_worker(cursor, worker=self._worker, status=WorkerStatus.ONLINE)
             register_worker(
                 cursor,
                 worker=self._worker,
@@ -119,11 +120,12 @@ class Child:
             )
             # A claim whose commit was not heard of: nobody here executes it, and its lease is renewed with the others.
             strangers = [owned for owned in owned_runs(cursor, self._worker) if owned not in self._running]
-            complete_runs(cursor, [_given_back(run, claim) for run, claim in strangers])
+            if complete_runs(cursor, [_given_back(run, claim) for run, claim in strangers]).busy:
+                raise Unavailable("a run that is to be given back is locked")
 
     def _work(self, session: Session) -> None:
         """Rounds until drained. Raises Unavailable when the session is lost."""
-        while not (self._signals and self._drained()):
+        while not (self._draining and self._drained()):
             free = self._free()
             claimed = self._write_and_claim(session, free)
             for run in claimed:
@@ -137,13 +139,13 @@ class Child:
         """One round's transaction, if there is anything to write or to ask."""
         batch = self._completer.batch()
         begun = self._unmarked()
-        wanted = {} if self._signals else self._claimer.wanted({**free, **self._freed(batch, free)})
+        wanted = {} if self._draining else self._claimer.wanted({**free, **self._freed(batch, free)})
         if not (batch or begun or wanted):
             return []
         try:
             with transaction(session) as cursor:
-                accepted = complete_runs(cursor, [completion for _, completion in batch])
-                mark_started(cursor, [(*one.key, one.took) for one in begun if one.took is not None])
+                completed = complete_runs(cursor, [completion for _, completion in batch])
+                marked = mark_started(cursor, [(*one.key, one.took) for one in begun if one.took is not None])
                 claimed = self._claimer.claim(cursor, wanted)
         except psycopg.Error:
             if not batch:
@@ -151,9 +153,9 @@ class Child:
             logger.exception("Outcomes could not be written together: writing them one by one.")
             self._write_singly(session, batch)
             return []
-        self._written(batch, accepted)
+        self._written(batch, completed)
         for execution in begun:
-            execution.marked = True
+            execution.marked = execution.key in marked
         return claimed
 
     def _write_singly(self, session: Session, batch: list[Finished]) -> None:
@@ -161,37 +163,39 @@ class Child:
         for execution, completion in batch:
             try:
                 with transaction(session) as cursor:
-                    accepted = complete_runs(cursor, [completion])
+                    completed = complete_runs(cursor, [completion])
             except psycopg.Error as error:
                 with transaction(session) as cursor:
-                    accepted = complete_runs(cursor, [execution.unstorable(error)])
-            self._written([(execution, completion)], accepted)
+                    completed = complete_runs(cursor, [execution.unstorable(error)])
+            self._written([(execution, completion)], completed)
 
-    def _written(self, batch: list[Finished], accepted: dict[UUID, Status]) -> None:
+    def _written(self, batch: list[Finished], completed: Completed) -> None:
         """The transaction has committed."""
-        self._completer.written(batch, accepted)
+        self._completer.written(batch, completed)
         for execution, _ in batch:
-            self._running.pop(execution.key, None)
+            if execution.key not in completed.busy:
+                self._running.pop(execution.key, None)
 
     def _begin(self, session: Session, run: ClaimedRun) -> None:
         execution = Execution(run, str(self._worker))
-        self._running[execution.key] = execution
         try:
             registry.find(run.script)
         except Quarantined as error:
-            self._set_aside(session, execution, error)
+            aside = self._set_aside(session, execution, error)  # if this fails, the run is a stranger: given back
+            self._running[execution.key] = execution
+            self._done(execution, aside)
             return
+        self._running[execution.key] = execution
         self._executors[run.pool].submit(execution)
 
-    def _set_aside(self, session: Session, execution: Execution, error: Quarantined) -> None:
+    def _set_aside(self, session: Session, execution: Execution, error: Quarantined) -> Completion:
         """A script not known here: in a mixed fleet another worker knows it, else the run is quarantined."""
         with transaction(session) as cursor:
             known = someone_knows(cursor, execution.run.script, silence=2 * conf().lease)
-        if known:
-            self._claimer.excluded.add(execution.run.script)
-            self._done(execution, execution.released(str(error)))
-        else:
-            self._done(execution, execution.quarantined(error))
+        if not known:
+            return execution.quarantined(error)
+        self._claimer.exclude(execution.run.script)
+        return execution.released(str(error))
 
     def _done(self, execution: Execution, completion: Completion) -> None:
         """From the threads: an outcome is ready to be written."""
@@ -227,19 +231,13 @@ class Child:
     def _sleep(self, free: Mapping[str, int]) -> float:
         if any(not execution.marked for execution in self._running.values()):
             return MARK_AFTER
-        soonest = LONGEST_SLEEP if self._signals else min(LONGEST_SLEEP, self._claimer.seconds_until_poll(free))
+        soonest = LONGEST_SLEEP if self._draining else min(LONGEST_SLEEP, self._claimer.seconds_until_poll(free))
         deadlines = [
             execution.begun_at + execution.run.timeout.total_seconds() - time.monotonic()
             for execution in self._running.values()
             if execution.run.timeout is not None and execution.begun_at is not None
         ]
         return max(0.01, min([soonest, *deadlines]))
-
-    def _on_signal(self, signum: int, frame: Any) -> None:
-        self._signals += 1
-        grace = conf().grace.total_seconds() if self._signals == 1 else 0.0
-        self._deadline = min(self._deadline, time.monotonic() + grace)
-        self._wakeup.set()
 
     def _drained(self) -> bool:
         """Whether nothing is left to do; gives back what is not to be waited for."""
@@ -250,11 +248,16 @@ class Child:
         return not self._running
 
     def _read_control(self) -> None:
-        """Messages of the supervisor: runs that somebody cancelled."""
+        """Messages of the supervisor: to drain within some seconds, or runs that somebody cancelled."""
         while self._control.poll():
-            for run, claim in self._control.recv():
-                if (execution := self._running.get((run, claim))) is not None:
-                    execution.interrupt(CancelledByRequest)
+            match self._control.recv():
+                case "drain", grace:
+                    self._draining = True
+                    self._deadline = min(self._deadline, time.monotonic() + grace)
+                case "cancel", keys:
+                    for key in keys:
+                        if (execution := self._running.get(key)) is not None:
+                            execution.interrupt(CancelledByRequest)
 
 
 def _given_back(run: UUID, claim: int) -> Completion:

@@ -12,6 +12,8 @@ from cronoq_django.conf import conf
 from cronoq_django.store.runs import ClaimedRun, claim_runs
 from cronoq_django.store.statements import Cursor
 
+EXCLUDED = 30.0  # seconds
+
 
 class Claimer:
     """Claims for one worker; knows nothing of what becomes of the runs."""
@@ -19,7 +21,11 @@ class Claimer:
     def __init__(self, worker: UUID, pools: Mapping[str, int]) -> None:
         self._worker = worker
         self._next = dict.fromkeys(pools, 0.0)  # monotonic: when to ask for a pool again
-        self.excluded: set[str] = set()  # scripts that other workers know, and this one doesn't
+        self._excluded: dict[str, float] = {}  # scripts that others know and this worker doesn't; until when, monotonic
+
+    def exclude(self, script: str) -> None:
+        """Leave a script to those who know it, for a while: they may be gone by then."""
+        self._excluded[script] = time.monotonic() + EXCLUDED
 
     def wake(self) -> None:
         """Something was queued."""
@@ -33,10 +39,9 @@ class Claimer:
     def claim(self, cursor: Cursor, wanted: Mapping[str, int]) -> list[ClaimedRun]:
         """Claim in the caller's transaction; the runs are this worker's once it has committed."""
         claimed: list[ClaimedRun] = []
+        excluded = [script for script, until in self._excluded.items() if until > time.monotonic()]
         for pool, slots in wanted.items():
-            got = claim_runs(
-                cursor, worker=self._worker, pool=pool, limit=slots, lease=conf().lease, excluded=self.excluded
-            )
+            got = claim_runs(cursor, worker=self._worker, pool=pool, limit=slots, lease=conf().lease, excluded=excluded)
             if len(got) < slots:
                 self._next[pool] = time.monotonic() + conf().poll.total_seconds()
             claimed += got

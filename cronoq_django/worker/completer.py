@@ -4,7 +4,6 @@ import logging
 import threading
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from uuid import UUID
 
 from django.db import close_old_connections
 
@@ -12,7 +11,7 @@ from cronoq_django import registry
 from cronoq_django.compat import TaskResultStatus, task_finished
 from cronoq_django.errors import Quarantined
 from cronoq_django.models.choices import Status
-from cronoq_django.store.runs import Completion
+from cronoq_django.store.runs import Completed, Completion
 from cronoq_django.worker.executor import Execution, arguments, tell
 
 logger = logging.getLogger("cronoq.worker")
@@ -40,13 +39,16 @@ class Completer:
         with self._lock:
             return list(self._waiting)[:BATCH]
 
-    def written(self, batch: list[Finished], accepted: dict[UUID, Status]) -> None:
-        """The transaction has committed: forget the batch, and tell."""
+    def written(self, batch: list[Finished], completed: Completed) -> None:
+        """The transaction has committed: forget the batch but for what was busy, and tell."""
+        done = [(execution, completion) for execution, completion in batch if execution.key not in completed.busy]
         with self._lock:
+            busy = [finished for finished in batch if finished[0].key in completed.busy]
             for _ in batch:
                 self._waiting.popleft()
-        for execution, completion in batch:
-            status = accepted.get(completion.id)
+            self._waiting.extend(busy)
+        for execution, completion in done:
+            status = completed.accepted.get(execution.key)
             if status is None:
                 logger.warning("The outcome of run %s was refused: it was taken over, or had ended.", completion.id)
             elif status in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED):

@@ -4,6 +4,7 @@ Each run has a context of its own (time zone, language and context variables end
 connection; what it leaves behind, an open transaction for one, is cleared away before the next.
 """
 
+import asyncio
 import contextvars
 import ctypes
 import logging
@@ -12,16 +13,20 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
+from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
 
+from asgiref.sync import async_to_sync
 from django.db import close_old_connections, connections
 from django.dispatch import Signal
 from psycopg.pq import TransactionStatus
 
 from cronoq_django import registry
 from cronoq_django.compat import DEFAULT_TASK_BACKEND_ALIAS, TaskContext, TaskResult, TaskResultStatus, task_started
+from cronoq_django.conf import conf
 from cronoq_django.errors import Discard, Quarantined, Retry, Snooze
 from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.models.fields import dump_json, load_json
@@ -54,10 +59,12 @@ class Execution:
         self.worker = worker
         self.begun_at: float | None = None  # monotonic; None while it waits for a thread
         self.marked = False  # whether the database knows that it began
-        self.given_back = False  # nobody waits for it any more
+        self._settled = False  # it has its one outcome: of the task, or that it was given back
         self._decoded = False  # what is raised from now on is the task's own
         self._thread: int | None = None
-        self._interrupted = False
+        self._is_coroutine = False
+        self._coroutine: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
+        self._interruption: type[BaseException] | None = None
         self._lock = threading.Lock()
 
     @property
@@ -75,27 +82,42 @@ class Execution:
         return self.run.timeout is not None and self.took is not None and self.took > self.run.timeout
 
     def interrupt(self, exception: type[BaseException]) -> None:
-        """Raise `exception` in the thread, once, at the next bytecode of the task: a blocking C call ends first."""
+        """End the task with `exception`, once: a coroutine is cancelled, a function has it raised in its thread, at its
+        next bytecode, so a blocking C call ends first."""
         with self._lock:
-            if self._thread is None or self._interrupted:
+            if self._thread is None or self._interruption is not None:
                 return
-            self._interrupted = True
+            self._interruption = exception
+            if self._is_coroutine:
+                if self._coroutine is not None:
+                    loop, task = self._coroutine
+                    loop.call_soon_threadsafe(task.cancel)
+                return
             ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(exception))
 
     def give_back(self, *, begun: bool) -> bool:
         """Stop waiting for it: if it has not begun (then it never will), or if `begun` says to; whether so."""
         with self._lock:
-            if self.given_back or (self.begun_at is not None and not begun):
+            if self._settled or (self.begun_at is not None and not begun):
                 return False
-            self.given_back = True
+            self._settled = True
             return True
 
     def execute(self) -> Completion | None:
-        """Run the task; None if it was given back before. Never raises: whatever happens is an outcome."""
+        """Run the task: its outcome, or None if it was given back meanwhile. Never raises."""
         with self._lock:
-            if self.given_back:
+            if self._settled:
                 return None
             self.begun_at = time.monotonic()
+        completion = self._execute()
+        with self._lock:
+            if self._settled:
+                return None
+            self._settled = True
+        return completion
+
+    def _execute(self) -> Completion:
+        """Whatever happens is an outcome."""
         try:
             try:
                 with self._lock:
@@ -104,7 +126,7 @@ class Execution:
             finally:
                 with self._lock:
                     self._thread = None
-                if self._interrupted:
+                if self._interruption is not None and not self._is_coroutine:
                     time.sleep(0.001)  # an interruption on its way arrives here, not in our own code further down
             return self._succeeded(result)
         except BaseException as error:
@@ -124,7 +146,29 @@ class Execution:
         if script.task.takes_context:
             args = [TaskContext(task_result=result), *args]
         self._decoded = True
-        return script.task.call(*args, **kwargs)
+        function = script.task.func
+        if iscoroutinefunction(function):
+            self._is_coroutine = True
+            return async_to_sync(self._await)(function, args, kwargs)
+        return function(*args, **kwargs)
+
+    async def _await(self, function: Callable[..., Any], args: list[Any], kwargs: dict[str, Any]) -> Any:
+        """A coroutine runs in a loop of its own; sync parts of it come back to this thread, with its connections."""
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101  (a coroutine that executes is in one)
+        with self._lock:
+            self._coroutine = asyncio.get_running_loop(), task
+        try:
+            if self._interruption is not None:
+                raise asyncio.CancelledError
+            return await function(*args, **kwargs)
+        except asyncio.CancelledError:
+            if self._interruption is None:
+                raise
+            raise self._interruption() from None
+        finally:
+            with self._lock:
+                self._coroutine = None
 
     def task_result(self, task: Any, args: list[Any], kwargs: dict[str, Any]) -> TaskResult:
         """This run as Django's signals and `takes_context` tasks see it."""
@@ -146,6 +190,10 @@ class Execution:
     def _succeeded(self, result: Any) -> Completion:
         try:
             text = dump_json(result, "result")
+            if len(text) > conf().max_payload:
+                raise ValueError(
+                    f"result: {len(text):,} bytes of JSON, over CRONOQ['MAX_PAYLOAD'] = {conf().max_payload:,}"
+                )
         except (TypeError, ValueError) as error:
             return self.unstorable(error)
         return self._completion(outcome=Outcome.SUCCEEDED, status=Status.SUCCEEDED, result=text)
@@ -263,7 +311,13 @@ def clear_connections() -> None:
                 connection.savepoint_ids = []
                 connection.needs_rollback = False
                 connection.close()
-            else:
-                connection.close_if_unusable_or_obsolete()
+                continue
+            connection.close_if_unusable_or_obsolete()
+            if connection.connection is not None:  # kept for the next task, which must not find this one's settings
+                with connection.cursor() as cursor:
+                    cursor.execute("RESET ALL")
+                connection.init_connection_state()
         except Exception:
-            logger.exception("A connection could not be cleared after a task.")
+            logger.exception("A connection could not be cleared after a task: closed.")
+            with suppress(Exception):
+                connection.close()

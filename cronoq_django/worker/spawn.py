@@ -1,5 +1,7 @@
 """The entry of a spawned process. Imports nothing of ours at the top: Django is not set up yet when this is loaded."""
 
+import logging
+import os
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -13,7 +15,12 @@ def child_main(control: Connection, options: dict[str, Any]) -> None:
     from cronoq_django.worker.child import Child  # noqa: PLC0415
 
     serve(options["alias"])
-    Child(control, **options).run()
+    try:
+        Child(control, **options).run()
+    except BaseException:
+        # Its threads would keep the process alive, and the supervisor would go on renewing for it.
+        logging.getLogger("cronoq.worker").exception("The worker ends.")
+        os._exit(1)
 
 
 def supervisor_main(options: dict[str, Any]) -> None:

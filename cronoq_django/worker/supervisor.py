@@ -6,6 +6,9 @@ child dies, what it ran is taken back at once instead of when the leases run out
 
     running ──SIGTERM, SIGINT──► draining (children finish or give back) ──► done
                                   └─ a second signal ends their grace; children left after it are killed
+
+Children ignore signals: Ctrl-C and service managers send theirs to the whole group, and each would count. What comes
+within a second counts as one here, too.
 """
 
 import contextlib
@@ -50,6 +53,11 @@ class _ChildProcess:
     started_at: float
     is_draining: bool = False
 
+    def tell(self, what: str, value: Any) -> None:
+        """Send it a message. If it has just died, what it ran is taken back."""
+        with contextlib.suppress(OSError):
+            self.control.send((what, value))
+
     @property
     def is_frozen(self) -> bool:
         """Whether it is stopped by a signal; only Linux tells."""
@@ -62,16 +70,22 @@ class _ChildProcess:
 class Supervisor:
     """A worker command: `processes` children, each serving `pools` (concurrency by pool). `run()` ends when drained."""
 
-    def __init__(self, *, alias: str, pools: Mapping[str, int], processes: int = 1, name: str = "") -> None:
+    def __init__(
+        self, *, alias: str, pools: Mapping[str, int], processes: int = 1, name: str = "", hurried: bool = True
+    ) -> None:
+        """`hurried`: a second signal ends the grace. Beside a leader it doesn't, since both get the first one."""
         self._alias = alias
         self._pools = dict(pools)
         self._processes = processes
         self._name = name or f"{socket.gethostname()}-{os.getpid()}"
+        self._hurried = hurried
         self._context = multiprocessing.get_context("spawn")
         self._children: list[_ChildProcess] = []
         self._dead: list[tuple[UUID, WorkerStatus]] = []  # whose end the database does not know yet
         self._session: Session | None = None
         self._signals = 0
+        self._signalled_at = float("-inf")
+        self._told = 0  # how many of the signals the children know of
         self._kill_at = float("inf")
         self._next_beat = 0.0
 
@@ -80,32 +94,50 @@ class Supervisor:
         exit_with_parent()
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
-        logger.info(
-            "Worker %s: %d × %s.",
-            self._name,
-            self._processes,
-            ", ".join(f"{pool}={size}" for pool, size in self._pools.items()),
-        )
-        while (self._processes and not self._signals) or self._children or self._dead:
-            self._look()
-            try:
-                self._beat()
-            except Unavailable as error:
-                logger.warning("The database is unavailable, leases are not renewed: %s", error)
-                self._disconnect()
-                self._next_beat = time.monotonic() + random.uniform(0.5, 1.5)  # noqa: S311
-                if self._signals and not self._children:
+        pools = ", ".join(f"{pool}={size}" for pool, size in self._pools.items())
+        logger.info("Worker %s: %d × %s.", self._name, self._processes, pools)
+        try:
+            while (self._processes and not self._signals) or self._children or self._dead:
+                self._tell_children()
+                self._look()
+                if not self._beat_or_put_off() and self._signals and not self._children:
                     break  # what the dead ran comes back when the leases run out
-            time.sleep(LOOK)
-        self._disconnect()
+                time.sleep(LOOK)
+        finally:
+            for child in self._children:  # nobody would renew for them
+                child.process.kill()
+            self._disconnect()
         logger.info("Worker %s has stopped.", self._name)
 
     def _on_signal(self, signum: int, frame: Any) -> None:
-        self._signals += 1
+        now = time.monotonic()
+        if now > self._signalled_at + 1 and (self._hurried or not self._signals):
+            self._signals += 1
+            self._signalled_at = now
+
+    def _tell_children(self) -> None:
+        """Pass a new signal on: the first one with the grace, a second one without."""
+        if self._told == self._signals:
+            return
+        self._told = self._signals
         grace = conf().grace if self._signals == 1 else timedelta()
         self._kill_at = min(self._kill_at, time.monotonic() + (grace + KILL_AFTER).total_seconds())
         for child in self._children:
-            child.process.terminate()
+            child.tell("drain", grace.total_seconds())
+
+    def _beat_or_put_off(self) -> bool:
+        """Beat if it is time; False if that failed."""
+        try:
+            self._beat()
+        except Unavailable as error:
+            logger.warning("The database is unavailable, leases are not renewed: %s", error)
+        except Exception:  # a bug, or tables that a deploy is changing: without us, living children lose their runs
+            logger.exception("Leases are not renewed.")
+        else:
+            return True
+        self._disconnect()
+        self._next_beat = time.monotonic() + random.uniform(0.5, 1.5)  # noqa: S311
+        return False
 
     def _look(self) -> None:
         """Bury dead children, start missing ones, kill those that outlived the grace."""
@@ -140,8 +172,6 @@ class Supervisor:
         process.start()
         theirs.close()
         self._children.append(_ChildProcess(worker, process, ours, time.monotonic()))
-        if self._signals:
-            process.terminate()  # the signal came while it was being started
 
     def _beat(self) -> None:
         """Renew leases and heartbeats, and pass cancels on. Raises Unavailable."""
@@ -164,17 +194,18 @@ class Supervisor:
         self._next_beat = time.monotonic() + min(conf().lease / 3, LONGEST_HEARTBEAT).total_seconds()
 
     def _renew(self, session: Session, child: _ChildProcess) -> None:
+        """Leases first, in a transaction of their own: nothing else may hold them up."""
         with transaction(session) as cursor:
             leases = renew_leases(cursor, worker=child.worker, lease=conf().lease)
-            status = WorkerStatus.DRAINING if self._signals else WorkerStatus.ONLINE
+        with transaction(session) as cursor:
+            status = WorkerStatus.DRAINING if self._signals or child.is_draining else WorkerStatus.ONLINE
             drain = heartbeat_worker(cursor, worker=child.worker, status=status)
         if cancelled := [(run, claim) for run, claim, requested in leases if requested]:
-            with contextlib.suppress(OSError):  # it has just died; what it ran is taken back
-                child.control.send(cancelled)
+            child.tell("cancel", cancelled)
         if drain and not child.is_draining:
             child.is_draining = True
             self._processes -= 1  # it is not to be replaced
-            child.process.terminate()
+            child.tell("drain", conf().grace.total_seconds())
 
     def _disconnect(self) -> None:
         if self._session is not None:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import pytest
@@ -69,7 +70,11 @@ class Process:
 
 def database_url(alias: str = "default") -> str:
     """The cluster of an alias, for other processes."""
-    settings = connections[alias].settings_dict
+    return url_of(connections[alias].settings_dict)
+
+
+def url_of(settings: dict[str, Any]) -> str:
+    """A database as DATABASE_URL has it."""
     login = f"{quote(settings['USER'])}:{quote(settings['PASSWORD'])}"
     options = {"options": settings["OPTIONS"]["options"]}
     host = settings["HOST"]
@@ -92,6 +97,9 @@ class Fleet:
 
     def worker(self, *arguments: str, **environment: str) -> Process:
         return self._start("cronoq_worker", *(arguments or ("--pool", "default=4")), **environment)
+
+    def command(self, *arguments: str, **environment: str) -> Process:
+        return self._start(*arguments, **environment)
 
     def _start(self, *arguments: str, **environment: str) -> Process:
         process = Process(self._folder / f"{len(self.processes)}-{arguments[0]}.log", *arguments, **environment)

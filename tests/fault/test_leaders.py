@@ -151,6 +151,8 @@ def test_an_edit_left_open_stops_neither_the_firing_nor_the_leading(
     editor = connect("default", name="editor")
     with transaction(editor) as cursor:
         cursor.execute("UPDATE cronoq_job SET description = 'being edited'")  # the code's jobs too
+        for table in ("cronoq_stage", "cronoq_coordinator", "cronoq_script", "cronoq_pool", "cronoq_leader_term"):
+            cursor.execute(f"SELECT FROM {table} FOR UPDATE")
         begun = timezone.now()
         wait_until(lambda: fired_since(begun) >= 4)
         stale = Job.objects.get(pk=jobs[0].pk)
@@ -160,6 +162,25 @@ def test_an_edit_left_open_stops_neither_the_firing_nor_the_leading(
     assert epoch() == 1
     leader.stop()
     assert_one_run_a_slot(jobs)
+
+
+def test_tables_that_a_deploy_changes_under_it_do_not_end_a_leader(
+    fleet: Fleet, wait_until: Callable[..., Any]
+) -> None:
+    """A column was renamed for two seconds. The leader died of it, and could not even be stopped."""
+    every_second(1)
+    leader = fleet.leader("--pool", "default=1")
+    wait_until(lambda: Run.objects.filter(trigger="slot", status="succeeded").exists())
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE cronoq_job_state RENAME COLUMN explanation TO renamed")
+        cursor.execute("ALTER TABLE cronoq_leader RENAME COLUMN renewed_at TO renamed")
+    wait_until(lambda: "UndefinedColumn" in leader.output)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE cronoq_job_state RENAME COLUMN renamed TO explanation")
+        cursor.execute("ALTER TABLE cronoq_leader RENAME COLUMN renamed TO renewed_at")
+    mended_at = timezone.now()
+    wait_until(lambda: fired_since(mended_at) >= 2, seconds=15)
+    assert leader.stop() == 0
 
 
 def test_leader_and_worker_refuse_a_database_without_our_tables(fleet: Fleet, wait_until: Callable[..., Any]) -> None:

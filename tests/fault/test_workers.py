@@ -1,12 +1,15 @@
 """Workers are killed, stopped and cut; every run ends once, under its last owner."""
 
+import json
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
+import psycopg
 import pytest
 from django.db import connection, transaction
 from django.test import Client
@@ -14,9 +17,11 @@ from django.test import Client
 from cronoq_django.models import Attempt, Run, Worker
 from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.store.controls import cancel_runs
+from cronoq_django.store.session import connect
+from cronoq_django.store.session import transaction as session_transaction
 from tests import tasks
 
-from .conftest import Fleet
+from .conftest import Fleet, url_of
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
@@ -261,3 +266,100 @@ def test_a_task_that_asks_for_nonsense_fails_instead_of_staying(fleet: Fleet, wa
     results = [tasks.snooze_for.enqueue(value) for value in (-1, 1e18, "soon", None)]
     wait_until(finished(*results), seconds=20)
     assert {status_of(result) for result in results} == {Status.FAILED}
+
+
+def test_a_locked_worker_row_does_not_cost_the_worker_its_leases(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Somebody had begun to change a worker's row; its heartbeat waited, and the renewal of its leases with it."""
+    fleet.leader()
+    fleet.worker()
+    result = tasks.hold.enqueue(str(tmp_path / "held"), 7)
+    wait_until(lambda: status_of(result) == Status.RUNNING)
+    console = connect("default", name="console")
+    with session_transaction(console) as cursor:
+        cursor.execute("SELECT FROM cronoq_worker FOR UPDATE")
+        wait_until(finished(result), seconds=15)
+    console.close()
+    assert len(lines(tmp_path / "held")) == 2
+    assert Run.objects.get(pk=result.id).attempts == 1
+
+
+def test_tables_that_a_deploy_changes_under_it_do_not_cost_a_worker_its_runs(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A column was renamed for two seconds. What was executing lost its owner, and was executed again."""
+    fleet.leader()
+    worker = fleet.worker()
+    result = tasks.hold.enqueue(str(tmp_path / "held"), 5)
+    wait_until(lambda: status_of(result) == Status.RUNNING)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE cronoq_run RENAME COLUMN lease_expires_at TO renamed")
+    wait_until(lambda: "UndefinedColumn" in worker.output)
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE cronoq_run RENAME COLUMN renamed TO lease_expires_at")
+    wait_until(finished(result), seconds=15)
+    assert len(lines(tmp_path / "held")) == 2
+    run = Run.objects.get(pk=result.id)
+    assert (run.status, run.attempts) == (Status.SUCCEEDED, 1)
+    assert Worker.objects.count() == 1
+
+
+def test_a_stop_signal_to_the_whole_group_lets_work_end(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Service managers signal every process of a service. Children got two signals, and gave up what they executed."""
+    path = tmp_path / "held"
+    worker = fleet.worker("--pool", "default=1", "--processes", "2")
+    results = [tasks.hold.enqueue(str(path), 1.5) for _ in range(2)]
+    wait_until(lambda: len(lines(path)) == 2)
+    os.killpg(worker.pid, signal.SIGTERM)
+    os.killpg(worker.pid, signal.SIGINT)
+    assert worker.wait() == 0
+    assert [status_of(result) for result in results] == [Status.SUCCEEDED] * 2
+    assert len(lines(path)) == 4
+
+
+def test_timeouts_and_cancels_reach_coroutines(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
+    fleet.worker()
+    late = tasks.sleep_async.using(timeout=0.3, max_attempts=1).enqueue(60)
+    unwanted = tasks.sleep_async.enqueue(60)
+    wait_until(finished(late))
+    run = Run.objects.get(pk=late.id)
+    assert (run.status, run.reason) == (Status.FAILED, Reason.TIMEOUT)
+    cancel_runs([Run.objects.get(pk=unwanted.id).pk])
+    wait_until(finished(unwanted))
+    assert status_of(unwanted) == Status.CANCELLED
+
+
+def test_an_outage_longer_than_the_leases_costs_no_run_its_worker(
+    wait_until: Callable[..., Any], fleet: Fleet, tmp_path: Path
+) -> None:
+    """The database was away for longer than the leases; back again, all that was executing was executed anew."""
+    name = f"outage_{os.environ.get('PYTEST_XDIST_WORKER', 'alone')}"
+    params = connection.get_connection_params()
+    server = {key: params[key] for key in ("host", "port", "user", "password") if params.get(key)}
+    with psycopg.connect(**server, dbname="postgres", autocommit=True) as admin:
+        admin.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)")
+        admin.execute(f"CREATE DATABASE {name}")
+        settings = {**connection.settings_dict, "NAME": name, "OPTIONS": {"options": "-c search_path=public"}}
+        url = url_of(settings)
+        assert fleet.command("migrate", "cronoq", DATABASE_URL=url).wait() == 0
+        fleet.leader(DATABASE_URL=url)
+        fleet.worker(DATABASE_URL=url)
+        add = "INSERT INTO cronoq_run (id, trigger, script, args, kwargs, status) SELECT gen_random_uuid(), 'enqueue', "
+        add += "'tests.tasks.hold', %s, '{}', 'queued' FROM generate_series(1, 3)"
+        with psycopg.connect(**server, dbname=name, autocommit=True) as session:
+            session.execute(add, [json.dumps([str(tmp_path / "held"), 9])])
+        wait_until(lambda: len(lines(tmp_path / "held")) == 3)
+        admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS false")
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", [name])
+        time.sleep(5)  # the outage: longer than the leases of 3 seconds
+        admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
+        with psycopg.connect(**server, dbname=name, autocommit=True) as session:
+            ended = "SELECT count(*) FROM cronoq_run WHERE status = 'succeeded' AND attempts = 1"
+            wait_until(lambda: session.execute(ended).fetchone() == (3,), seconds=20)
+        assert len(lines(tmp_path / "held")) == 6  # each begun once and ended once
+        for process in fleet.processes:
+            process.kill()
+        admin.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -200,7 +200,7 @@ def test_what_the_driver_cannot_read_does_not_get_into_a_job(column: str) -> Non
         cursor.execute(f"UPDATE cronoq_job SET {column} = {value} WHERE id = %s", [job.pk])
 
 
-@pytest.mark.parametrize("column", ["due_at", "scheduled_for", "expires_at"])
+@pytest.mark.parametrize("column", ["due_at", "scheduled_for", "expires_at", "created_at"])
 def test_what_the_driver_cannot_read_does_not_get_into_a_run(column: str) -> None:
     run = make_run()
     with pytest.raises(IntegrityError, match="cronoq_run_times"), transaction.atomic(), connection.cursor() as cursor:

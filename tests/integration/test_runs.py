@@ -1,5 +1,6 @@
 """The statements on runs: claims by token, completion, taking back, staging, cancelling."""
 
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,6 +13,7 @@ from django.utils import timezone
 from cronoq_django.models import Attempt, Pool, Run
 from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.store import runs
+from cronoq_django.store.controls import Cancelled, cancel_runs
 from cronoq_django.store.runs import Completion, NewRun
 from cronoq_django.store.session import connect, transaction
 
@@ -54,6 +56,13 @@ def succeeded(claimed: runs.ClaimedRun, result: str = "1", **options: Any) -> Co
 def failed(claimed: runs.ClaimedRun, **options: Any) -> Completion:
     columns = {"status": Status.FAILED, "reason": Reason.ERROR, "error": "no", "took": timedelta(seconds=1), **options}
     return Completion(id=claimed.id, claim=claimed.claim, outcome=Outcome.FAILED, **columns)
+
+
+def complete(cursor: Any, *completions: Completion) -> dict[UUID, Status]:
+    """The states of the runs whose outcome was accepted; none may be busy."""
+    completed = runs.complete_runs(cursor, completions)
+    assert not completed.busy
+    return {id_: status for (id_, _), status in completed.accepted.items()}
 
 
 def test_a_run_due_later_is_scheduled(cursor: Any) -> None:
@@ -115,10 +124,10 @@ def test_only_the_current_claim_completes(cursor: Any) -> None:
     Run.objects.update(lease_expires_at=timezone.now() - timedelta(seconds=1), started_at=timezone.now())
     with_fence_less_take_back(cursor, zombie)
     (owner,) = claim(cursor, worker=OTHER)
-    assert runs.complete_runs(cursor, [succeeded(zombie, '"zombie"')]) == {}
-    assert runs.mark_started(cursor, [(zombie.id, zombie.claim, timedelta(0))]) == 0
-    assert runs.complete_runs(cursor, [succeeded(owner, '"owner"')]) == {owner.id: Status.SUCCEEDED}
-    assert runs.complete_runs(cursor, [failed(zombie)]) == {}
+    assert complete(cursor, succeeded(zombie, '"zombie"')) == {}
+    assert runs.mark_started(cursor, [(zombie.id, zombie.claim, timedelta(0))]) == set()
+    assert complete(cursor, succeeded(owner, '"owner"')) == {owner.id: Status.SUCCEEDED}
+    assert complete(cursor, failed(zombie)) == {}
     run = Run.objects.get()
     assert (run.result, run.status, run.worker_id, run.attempts) == ("owner", Status.SUCCEEDED, OTHER, 2)
     assert [(a.outcome, a.worker_id) for a in Attempt.objects.order_by("id")] == [
@@ -144,7 +153,7 @@ def test_a_retry_waits_for_its_delay_and_counts(cursor: Any) -> None:
     add(cursor, a_run())
     (claimed,) = claim(cursor)
     completion = failed(claimed, status=Status.QUEUED, reason="", delay=timedelta(minutes=5))
-    assert runs.complete_runs(cursor, [completion]) == {claimed.id: Status.SCHEDULED}
+    assert complete(cursor, completion) == {claimed.id: Status.SCHEDULED}
     run = Run.objects.get()
     assert run.attempts == 1
     assert timedelta(minutes=4) < run.due_at - timezone.now() <= timedelta(minutes=5)
@@ -157,23 +166,25 @@ def test_a_release_that_never_began_leaves_no_trace(cursor: Any) -> None:
     release = Completion(
         id=claimed.id, claim=claimed.claim, outcome=Outcome.RELEASED, status=Status.QUEUED, counts=False
     )
-    assert runs.complete_runs(cursor, [release]) == {claimed.id: Status.QUEUED}
+    assert complete(cursor, release) == {claimed.id: Status.QUEUED}
     assert (Run.objects.get().attempts, Run.objects.get().started_at) == (0, None)
     assert not Attempt.objects.exists()
 
 
 def test_a_run_lost_before_it_was_seen_to_begin_is_not_charged_and_goes_alone_next(cursor: Any) -> None:
-    add(cursor, a_run(max_attempts=1))
+    add(cursor, a_run(max_attempts=2))
     claim(cursor)
     assert list(runs.take_back_from(cursor, WORKER).values()) == [Status.QUEUED]
     run = Run.objects.get()
     assert (run.attempts, run.solo) == (0, True)
     claim(cursor)
     assert Run.objects.get().started_at is not None  # from now on, a lost attempt counts
+    assert list(runs.take_back_from(cursor, WORKER).values()) == [Status.QUEUED]
+    claim(cursor)
     assert list(runs.take_back_from(cursor, WORKER).values()) == [Status.FAILED]
     run = Run.objects.get()
-    assert (run.status, run.reason, run.attempts) == (Status.FAILED, Reason.LOST, 1)
-    assert Attempt.objects.get().outcome == Outcome.LOST
+    assert (run.status, run.reason, run.attempts) == (Status.FAILED, Reason.LOST, 2)
+    assert [attempt.outcome for attempt in Attempt.objects.all()] == [Outcome.LOST] * 2
 
 
 def test_cancelling_takes_what_waits_and_asks_what_runs(cursor: Any) -> None:
@@ -184,7 +195,7 @@ def test_cancelling_takes_what_waits_and_asks_what_runs(cursor: Any) -> None:
     assert runs.request_cancel(cursor, everything) == [running.id]
     assert runs.request_cancel(cursor, everything) == []  # asked once
     completion = failed(running, status=Status.QUEUED, reason="", delay=timedelta(0))
-    assert runs.complete_runs(cursor, [completion]) == {running.id: Status.CANCELLED}  # no further attempt
+    assert complete(cursor, completion) == {running.id: Status.CANCELLED}  # no further attempt
     assert set(Run.objects.values_list("status", "reason")) == {("cancelled", "requested")}
 
 
@@ -192,7 +203,7 @@ def test_a_success_beats_a_cancel(cursor: Any) -> None:
     add(cursor, a_run())
     (running,) = claim(cursor)
     runs.request_cancel(cursor, [running.id])
-    assert runs.complete_runs(cursor, [succeeded(running)]) == {running.id: Status.SUCCEEDED}
+    assert complete(cursor, succeeded(running)) == {running.id: Status.SUCCEEDED}
 
 
 def test_a_cancelled_run_that_is_lost_stays_cancelled(cursor: Any) -> None:
@@ -232,3 +243,62 @@ def test_an_open_enqueue_does_not_hold_up_claims(cursor: Any) -> None:
         assert [one.id for one in claim(cursor)] == [parent]
     session.close()
     connections["default"].close()
+
+
+@pytest.mark.parametrize("zombie_first", [True, False])
+def test_a_stale_outcome_in_the_same_batch_as_the_current_one_is_dropped(cursor: Any, zombie_first: bool) -> None:
+    """A process that owned the run twice sent both outcomes together; the first of them was taken for the owner's."""
+    add(cursor, a_run())
+    (zombie,) = claim(cursor)
+    Run.objects.update(started_at=timezone.now())
+    runs.take_back_from(cursor, WORKER)
+    (owner,) = claim(cursor)
+    batch = [succeeded(zombie, '"zombie"'), failed(owner, status=Status.QUEUED, reason="")]
+    assert complete(cursor, *(batch if zombie_first else reversed(batch))) == {owner.id: Status.QUEUED}
+    assert Run.objects.get().result is None
+    assert [attempt.claim for attempt in Attempt.objects.order_by("id")] == [zombie.claim, owner.claim]
+
+
+def test_a_locked_run_holds_up_no_other(cursor: Any) -> None:
+    """Somebody held one run in a console: its worker wrote no outcome any more, and claimed nothing."""
+    add(cursor, a_run(), a_run(), a_run(due_at=timezone.now() + timedelta(hours=1)))
+    held, other = claim(cursor)
+    console = connect("default", name="console")
+    with transaction(console) as theirs:
+        theirs.execute("UPDATE cronoq_run SET priority = 1 WHERE id = %s OR status = 'scheduled'", (held.id,))
+        completed = runs.complete_runs(cursor, [succeeded(held), succeeded(other)])
+        assert completed.accepted == {(other.id, other.claim): Status.SUCCEEDED}
+        assert completed.busy == {(held.id, held.claim)}
+        assert runs.mark_started(cursor, [(held.id, held.claim, timedelta(0))]) == set()
+    console.close()
+    assert complete(cursor, succeeded(held)) == {held.id: Status.SUCCEEDED}
+
+
+def test_the_last_attempt_counts_from_its_claim(cursor: Any) -> None:
+    """A run that must not be repeated was, when its worker died before it had noted that it began."""
+    add(cursor, a_run(max_attempts=1), a_run(max_attempts=2))
+    once, twice = claim(cursor)
+    assert Run.objects.get(pk=once.id).started_at is not None
+    assert Run.objects.get(pk=twice.id).started_at is None
+
+
+def test_a_cancel_waits_for_what_is_changing_at_that_moment(cursor: Any) -> None:
+    """A run that was being claimed was reported as ended, and ran on."""
+    (waiting,) = add(cursor, a_run())
+    claimer = connect("default", name="claimer")
+    locked, go_on = threading.Event(), threading.Event()
+
+    def claim_slowly() -> None:
+        with transaction(claimer) as theirs:
+            claim(theirs)
+            locked.set()
+            go_on.wait(5)
+
+    thread = threading.Thread(target=claim_slowly)
+    thread.start()
+    assert locked.wait(5)
+    assert cancel_runs([waiting]) == Cancelled(cancelled=0, requested=0, ended=0, busy=1)
+    go_on.set()
+    assert cancel_runs([waiting]) == Cancelled(cancelled=0, requested=1, ended=0, busy=0)
+    thread.join()
+    claimer.close()

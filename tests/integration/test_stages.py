@@ -233,6 +233,69 @@ def test_a_delayed_run_is_queued_when_due(leading: Fence) -> None:
     assert step(StageRuns(), leading) == 0
 
 
+def test_locked_runs_do_not_keep_others_from_being_queued(leading: Fence) -> None:
+    """The first batch of due runs was locked, and nothing behind it was ever looked at."""
+    with connection.cursor() as cursor:
+        soon = timezone.now() + timedelta(hours=1)
+        runs.insert_runs(cursor, [runs.NewRun(script="s", due_at=soon + timedelta(seconds=n)) for n in range(4)])
+    console = connect("default", name="console")
+    with transaction(console) as theirs:
+        theirs.execute("SELECT FROM cronoq_run ORDER BY due_at LIMIT 2 FOR UPDATE")
+        with leading.transaction() as tx:
+            assert runs.stage(tx, limit=2, now=soon + timedelta(minutes=1)) == 2
+    console.close()
+
+
+def test_a_held_state_is_planned_later_and_the_others_now(leading: Fence) -> None:
+    held, other = make_job("held"), make_job("other")
+    step(Plan(), leading)
+    for name in ("held", "other"):
+        upsert_job(name, every=timedelta(minutes=5))
+    console = connect("default", name="console")
+    with transaction(console) as theirs:
+        theirs.execute("SELECT FROM cronoq_job_state WHERE job_id = %s FOR UPDATE", (held.pk,))
+        step(Plan(), leading)
+        assert JobState.objects.get(job=other).planned_revision == 2
+        assert JobState.objects.get(job=held).planned_revision == 1
+    console.close()
+    step(Plan(), leading)
+    assert JobState.objects.get(job=held).planned_revision == 2
+
+
+def test_a_step_that_takes_too_long_is_cut_short_and_gone_on_with(leading: Fence, settings: Any) -> None:
+    """After days away, deciding 100 minutely jobs in one transaction took so long that the server ended the session,
+    and with it the leadership, again and again."""
+    settings.CRONOQ = {**settings.CRONOQ, "LEADER_TTL": 1}
+    jobs = [make_job(f"minutely-{n}", every=None, kind="cron", cron="* * * * *") for n in range(12)]
+    step(Plan(), leading)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE cronoq_job_state SET next_run_at = date_trunc('minute', now()) - interval '9 days'")
+    fire = Fire()
+    assert step(fire, leading) == fire.batch  # more to do
+    fired = Run.objects.filter(status=Status.QUEUED).count()
+    assert 1 <= fired < len(jobs)
+    while step(fire, leading) == fire.batch:
+        pass
+    assert Run.objects.filter(status=Status.QUEUED).count() == len(jobs)
+
+
+def test_slots_that_fired_are_not_planned_again_by_a_change_that_was_committed_late(leading: Fence) -> None:
+    job = make_job()
+    step(Plan(), leading)
+    JobState.objects.update(last_slot=timezone.now() + timedelta(seconds=30))
+    upsert_job("j", jitter=timedelta(seconds=1))
+    step(Plan(), leading)
+    state = JobState.objects.get(job=job)
+    assert state.next_run_at > state.last_slot
+
+
+def test_a_new_leader_gives_living_workers_the_time_to_renew(leading: Fence) -> None:
+    """The database was away for longer than the leases. The leader came back first, and took every running task away
+    from the worker that was executing it."""
+    assert Rescue().seconds_until_due() >= 2
+    assert not Rescue().is_due()
+
+
 def test_rescue_takes_back_what_expired_and_nothing_else(leading: Fence) -> None:
     with connection.cursor() as cursor:
         runs.insert_runs(cursor, [runs.NewRun(script="s") for _ in range(3)])

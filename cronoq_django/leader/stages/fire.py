@@ -33,7 +33,7 @@ class Fire(Stage):
 
     def step(self, tx: FencedTransaction) -> int:
         due = slots.due_jobs(tx, limit=self.batch)
-        firings = [fire(row) for row in due]
+        firings = [fire(row) for row in self.in_time(due)]
         try:
             with tx.savepoint():
                 self._write(tx, firings)
@@ -41,10 +41,10 @@ class Fire(Stage):
             if is_unavailable(error):
                 raise
             self._write_one_by_one(tx, firings)
-        for row, (state, _) in zip(due, firings, strict=True):
+        for row, (state, _) in zip(due, firings, strict=False):
             if state.error:
                 logger.error("Job %s is set aside until it is edited: %s", row["name"], state.error)
-        return len(due)
+        return len(due) if len(firings) == len(due) else self.batch
 
     def _write(self, tx: FencedTransaction, firings: list[Firing]) -> None:
         runs.insert_runs(tx, [run for _, made in firings for run in made], epoch=tx.term.epoch)

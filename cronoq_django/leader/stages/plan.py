@@ -27,13 +27,20 @@ class Plan(Stage):
 
     def step(self, tx: FencedTransaction) -> int:
         changed = slots.take_changes(tx, limit=self.batch)
-        rows = slots.jobs_to_plan(tx, changed)
+        free = slots.lock_states(tx, changed)
+        rows, known = [], set()
+        for row in slots.jobs_to_plan(tx, changed):
+            known.add(row["job_id"])
+            if row["is_planned"] and row["job_id"] not in free:
+                slots.add_change(tx, row["job_id"])  # somebody holds its state: later
+            else:
+                rows.append(row)
         plans = [_plan_alone(row) for row in rows]
         for row, planned in zip(rows, plans, strict=True):
             if planned.error:
                 logger.error("Job %s is set aside until it is edited: %s", row["name"], planned.error)
         slots.plan_states(tx, plans)
-        for job in set(changed) - {row["job_id"] for row in rows}:
+        for job in set(changed) - known:
             cancelled = runs.cancel_waiting(
                 tx, job=job, reason=Reason.JOB_DELETED, error="The job was deleted.", limit=self.batch
             )
@@ -66,7 +73,10 @@ def plan(row: dict[str, Any]) -> slots.Plan:
         return planned.without("Runs only by hand.")
     if row["kind"] == Kind.ONCE:
         return _plan_once(row, planned)
-    return planned.at(first_slot(terms, row["schedule_changed_at"]))
+    # Not what has fired already: a change that was committed late may have begun before.
+    return planned.at(
+        first_slot(terms, max(row["schedule_changed_at"], row["last_slot"] or row["schedule_changed_at"]))
+    )
 
 
 def _problem_with_arguments(row: dict[str, Any]) -> str:

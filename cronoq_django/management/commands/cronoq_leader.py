@@ -36,16 +36,18 @@ class Command(ClusterCommand):
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: leader.stop())
         workers = _Beside(alias, dict(options["pool"])) if options["pool"] else None
-        leader.run()
-        if workers is not None:
-            workers.stop()
+        try:
+            leader.run()
+        finally:
+            if workers is not None:
+                workers.stop()
 
 
 class _Beside:
     """A worker supervisor beside the leader: task bodies never run in the leader's process."""
 
     def __init__(self, alias: str, pools: dict[str, int]) -> None:
-        self._options = {"alias": alias, "pools": pools}
+        self._options = {"alias": alias, "pools": pools, "hurried": False}
         self._stopping = threading.Event()
         self._process = self._start()
         self._keeper = threading.Thread(target=self._keep, name="cronoq-beside", daemon=True)
@@ -64,7 +66,7 @@ class _Beside:
                 self._process = self._start()
 
     def stop(self) -> None:
-        """Drain it. Ctrl-C has reached it already, with the whole group; a second signal would end its grace."""
+        """Drain it."""
         self._stopping.set()
         self._keeper.join()
         self._process.terminate()

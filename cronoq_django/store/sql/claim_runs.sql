@@ -14,8 +14,9 @@ WITH picked AS MATERIALIZED (
 UPDATE cronoq_run AS run
 SET status = 'running', worker_id = %(worker)s, claim = (SELECT nextval('cronoq_claim')),
     lease_expires_at = coalesce(%(now)s::timestamptz, clock_timestamp()) + %(lease)s::interval,
-    -- Lost once without being seen to begin: begun counts from the claim this time.
-    started_at = CASE WHEN run.solo THEN coalesce(%(now)s::timestamptz, clock_timestamp()) END
+    -- Begun counts from the claim where it must not be missed: if the run was lost once without being seen to begin,
+    -- and at the last attempt, which a worker that dies at once would get again.
+    started_at = CASE WHEN run.solo OR run.attempts + 1 >= run.max_attempts THEN coalesce(%(now)s::timestamptz, clock_timestamp()) END
 FROM picked
 WHERE run.id = picked.id
 RETURNING run.id, run.claim, run.script, run.args::text AS args, run.kwargs::text AS kwargs, run.pool, run.priority,

@@ -1,7 +1,8 @@
 -- Write the outcomes of attempts. Each counts only while its claim is the run's current one: a zombie's is dropped.
--- Locks: its rows, in id order. Relies on: the primary key (a planner that sees status = 'running' walks the dead
--- entries of the partial index). A run carries a claim exactly while it is running, so the claim is the whole test.
--- A requested cancel wins over everything but success. Returns the runs whose outcome was accepted.
+-- Locks: its rows, in id order, skipping those that somebody else holds: one locked run must not hold up the others.
+-- Relies on: the primary key (a planner that sees status = 'running' walks the dead entries of the partial index). A run
+-- carries a claim exactly while it is running, so the claim is the whole test; a batch may hold outcomes of two claims.
+-- A requested cancel wins over everything but success. Returns what was accepted, and what is busy: to be sent again.
 WITH given AS (
     SELECT *
     FROM unnest(
@@ -14,7 +15,7 @@ WITH given AS (
            coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
     FROM cronoq_run AS run JOIN given ON run.id = given.id AND run.claim = given.claim
     ORDER BY run.id
-    FOR NO KEY UPDATE OF run
+    FOR NO KEY UPDATE OF run SKIP LOCKED
 ), ended AS (
     SELECT owned.*, given.outcome, given.result, given.error, given.exception_class, given.traceback, given.counts,
            given.delay, given.took,
@@ -23,7 +24,7 @@ WITH given AS (
                 ELSE given.status END AS status,
            CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'requested'
                 ELSE given.reason END AS reason
-    FROM owned JOIN given ON owned.id = given.id
+    FROM owned JOIN given ON owned.id = given.id AND owned.claim = given.claim
 ), changed AS (
     UPDATE cronoq_run AS run
     SET status = ended.status,
@@ -40,7 +41,7 @@ WITH given AS (
         key_held = run.key_held AND (ended.status IN ('queued', 'scheduled') OR coalesce(run.key_until > ended.now, false))
     FROM ended
     WHERE run.id = ended.id
-    RETURNING run.id, run.status, run.pool, run.priority
+    RETURNING run.id, ended.claim, run.status, run.pool, run.priority
 ), noted AS (
     -- Took is what the attempt used; a released claim that never began has none and is no attempt.
     INSERT INTO cronoq_attempt (run_id, number, worker_id, claim, started_at, ended_at, outcome, exception_class, error, traceback)
@@ -51,4 +52,8 @@ WITH given AS (
     SELECT pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), max(priority)::text)
     FROM changed WHERE status = 'queued' GROUP BY pool
 )
-SELECT id, status, (SELECT count(*) FROM woken) AS woken FROM changed
+SELECT id, claim, status, (SELECT count(*) FROM woken) AS woken FROM changed
+UNION ALL
+SELECT run.id, run.claim, NULL, 0
+FROM cronoq_run AS run JOIN given ON run.id = given.id AND run.claim = given.claim
+WHERE NOT EXISTS (SELECT FROM owned WHERE owned.id = run.id)

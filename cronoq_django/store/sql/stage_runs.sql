@@ -1,15 +1,12 @@
--- Queue the scheduled runs that are due.
--- Locks: the rows it changes, in id order, skipping those being cancelled right now.
+-- Queue the scheduled runs that are due, the longest due first.
+-- Locks: the rows it changes, skipping those being cancelled right now, and looking further past them.
 -- Relies on: cronoq_run_scheduled (partial index).
 WITH due AS MATERIALIZED (
     SELECT id
     FROM cronoq_run
-    WHERE id IN (
-        SELECT id FROM cronoq_run
-        WHERE status = 'scheduled' AND due_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
-        ORDER BY due_at LIMIT %(limit)s)
-    AND status = 'scheduled'
-    ORDER BY id
+    WHERE status = 'scheduled' AND due_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+    ORDER BY due_at
+    LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), queued AS (
     UPDATE cronoq_run AS run SET status = 'queued' FROM due WHERE run.id = due.id

@@ -1,10 +1,24 @@
--- Record the scripts that this process knows. Locks: their rows, in name order (the input is sorted); equal ones are
--- touched once an hour only, for last_seen_at.
-INSERT INTO cronoq_script AS script (name, signature, signature_hash, doc, first_seen_at, last_seen_at)
+-- Record the scripts that this process knows; equal ones are touched once an hour only, for last_seen_at.
+-- Locks: the rows that differ, in name order, skipping those that somebody holds. Looks first: ON CONFLICT would wait.
+WITH given AS (
+    SELECT * FROM unnest(%(name)s::text[], %(signature)s::text[], %(signature_hash)s::text[], %(doc)s::text[])
+                  AS given (name, signature, signature_hash, doc)
+), stale AS MATERIALIZED (
+    SELECT script.name
+    FROM cronoq_script AS script JOIN given ON given.name = script.name
+    WHERE (script.signature_hash, script.doc) IS DISTINCT FROM (given.signature_hash, given.doc)
+       OR script.last_seen_at < clock_timestamp() - interval '1 hour'
+    ORDER BY script.name
+    FOR NO KEY UPDATE OF script SKIP LOCKED
+), changed AS (
+    UPDATE cronoq_script AS script
+    SET signature = given.signature, signature_hash = given.signature_hash, doc = given.doc, last_seen_at = clock_timestamp()
+    FROM stale JOIN given ON given.name = stale.name
+    WHERE script.name = stale.name
+)
+INSERT INTO cronoq_script (name, signature, signature_hash, doc, first_seen_at, last_seen_at)
 SELECT name, signature, signature_hash, doc, clock_timestamp(), clock_timestamp()
-FROM unnest(%(name)s::text[], %(signature)s::text[], %(signature_hash)s::text[], %(doc)s::text[])
-     AS given (name, signature, signature_hash, doc)
-ON CONFLICT (name) DO UPDATE
-SET signature = excluded.signature, signature_hash = excluded.signature_hash, doc = excluded.doc, last_seen_at = excluded.last_seen_at
-WHERE (script.signature_hash, script.doc) IS DISTINCT FROM (excluded.signature_hash, excluded.doc)
-   OR script.last_seen_at < clock_timestamp() - interval '1 hour'
+FROM given
+WHERE NOT EXISTS (SELECT FROM cronoq_script AS script WHERE script.name = given.name)
+ORDER BY name
+ON CONFLICT DO NOTHING

@@ -1,6 +1,6 @@
 -- Take back runs from their owners: those whose lease ran out, or all of one worker that is known to be dead.
--- Locks: the rows it changes, in id order, skipping those being finished right now.
--- Relies on: cronoq_run_running (partial index). Whatever the old owner still sends is refused by its claim.
+-- Locks: the rows it changes, skipping those being finished right now; so the order is free, and it is the index's:
+-- in id order, stale statistics made this walk the whole primary key. Relies on: cronoq_run_running (partial index). Whatever the old owner still sends is refused by its claim.
 -- A begun attempt counts as lost; one never seen to begin does not, and is claimed alone (solo) next time.
 WITH expired AS MATERIALIZED (
     SELECT id, worker_id, claim, started_at, attempts, max_attempts, cancel_requested_at, key_until,
@@ -10,7 +10,7 @@ WITH expired AS MATERIALIZED (
       AND CASE WHEN %(worker)s::uuid IS NULL
                THEN lease_expires_at < coalesce(%(now)s::timestamptz, clock_timestamp())
                ELSE worker_id = %(worker)s::uuid END
-    ORDER BY id
+    ORDER BY worker_id
     LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 ), decided AS (
