@@ -83,7 +83,7 @@ class Child:
                 break
             failures = failures + 1 if time.monotonic() < begun + STEADY else 0
             self._wakeup.wait(None, min(5.0, 0.25 * 2 ** min(failures, 5)) * random.uniform(0.5, 1.0))  # noqa: S311
-            self._read_control()
+            self._read_control()  # also when the database never comes back
         for executor in self._executors.values():
             executor.shutdown()
         self._completer.close()
@@ -125,7 +125,10 @@ class Child:
 
     def _work(self, session: Session) -> None:
         """Rounds until drained. Raises Unavailable when the session is lost."""
-        while not (self._draining and self._drained()):
+        while True:
+            self._read_control()
+            if self._draining and self._drained():
+                return
             free = self._free()
             claimed = self._write_and_claim(session, free)
             for run in claimed:
@@ -133,7 +136,6 @@ class Child:
             self._watch_time()
             if self._wakeup.wait(session, 0.0 if claimed else self._sleep(free)):
                 self._claimer.wake()
-            self._read_control()
 
     def _write_and_claim(self, session: Session, free: Mapping[str, int]) -> list[ClaimedRun]:
         """One round's transaction, if there is anything to write or to ask."""

@@ -21,13 +21,17 @@ from cronoq_django.leader import recovery
 from cronoq_django.leader.election import Election, Identity
 from cronoq_django.leader.stages import all_stages
 from cronoq_django.models import Job, Run
+from cronoq_django.models.choices import Outcome, Status, WorkerStatus
+from cronoq_django.models.ids import uuid7
 from cronoq_django.routers import ClusterRouter, cluster
 from cronoq_django.store import session as sessions
-from cronoq_django.store.runs import NewRun, claim_runs, insert_runs
+from cronoq_django.store.runs import Completion, NewRun, claim_runs, complete_runs, insert_runs, renew_leases
 from cronoq_django.store.schema import create_schema, drop_schema, list_schemas
+from cronoq_django.store.workers import heartbeat_worker, register_worker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+WORKER = uuid7()
 PREFIX = os.environ.get("PYTEST_XDIST_WORKER", "alone")
 
 
@@ -191,6 +195,16 @@ def test_a_role_without_the_right_to_create_runs_everything(attach: Callable[...
             with fence.transaction() as tx:
                 stage.step(tx)
         assert Job.objects.using(schema).filter(source="code").exists()
+        with sessions.transaction(election.session) as cursor:  # and what enqueuers and workers do
+            insert_runs(cursor, [NewRun(script="x")])
+            register_worker(
+                cursor, worker=WORKER, name="w", host="h", process_id=1, version="1", pools={"default": 1}, scripts=[]
+            )
+            (claimed,) = claim_runs(cursor, worker=WORKER, pool="default", limit=9, lease=timedelta(seconds=9))
+            assert len(renew_leases(cursor, worker=WORKER, lease=timedelta(seconds=9))) == 1
+            done = Completion(id=claimed.id, claim=claimed.claim, outcome=Outcome.SUCCEEDED, status=Status.SUCCEEDED)
+            assert list(complete_runs(cursor, [done]).accepted.values()) == [Status.SUCCEEDED]
+            assert heartbeat_worker(cursor, worker=WORKER, status=WorkerStatus.STOPPED) is False
         with pytest.raises(psycopg.errors.InsufficientPrivilege):
             election.session.execute("CREATE TABLE more (id int)")
         election.close()
