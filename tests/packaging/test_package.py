@@ -89,8 +89,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
         return folder / environment.run("python", "-c", BUILD, kind, str(folder), cwd=source).splitlines()[-1]
 
     sdist = build("sdist", folder / "checkout")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(sdist, folder)
     return sdist, build("wheel", folder / sdist.name.removesuffix(".tar.gz"))
 
 
