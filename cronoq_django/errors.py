@@ -27,10 +27,6 @@ class Fenced(CronoqError):  # noqa: N818
     """Another leader took over: this one's transaction was rolled back and it must step down."""
 
 
-class NotOwner(CronoqError):  # noqa: N818
-    """The run is not claimed by this caller (any more): its state was not changed."""
-
-
 class NotFound(CronoqError):  # noqa: N818
     """No such job or run in this cluster."""
 

@@ -74,7 +74,6 @@ class Status(TextChoices):
 
 
 OPEN = (Status.BLOCKED, Status.SCHEDULED, Status.QUEUED, Status.RUNNING)
-WAITING = (Status.BLOCKED, Status.SCHEDULED, Status.QUEUED)
 TERMINAL = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED, Status.SKIPPED)
 
 
