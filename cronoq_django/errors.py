@@ -27,6 +27,10 @@ class Fenced(CronoqError):  # noqa: N818
     """Another leader took over: this one's transaction was rolled back and it must step down."""
 
 
+class Pooled(CronoqError):  # noqa: N818
+    """A leader can't lead through a connection that a pooler hands from one transaction to another."""
+
+
 class NotFound(CronoqError):  # noqa: N818
     """No such job or run in this cluster."""
 

@@ -98,6 +98,11 @@ def describe(task: Any) -> RegisteredScript:
     return RegisteredScript(name, task, inspect.Signature(bare))
 
 
+def is_known(name: str) -> bool:
+    """Whether the script of that name is known already, without looking for it."""
+    return name in _scripts
+
+
 def find(name: str) -> RegisteredScript:
     """The script of that name. Raises Quarantined if it is not known and no installed app has a Task there."""
     if name not in _scripts:

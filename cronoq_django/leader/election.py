@@ -12,18 +12,22 @@ import logging
 import os
 import socket
 import uuid
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+
+from django.db import connections
 
 import cronoq_django
 from cronoq_django import registry
 from cronoq_django.conf import conf
-from cronoq_django.errors import Unavailable
+from cronoq_django.errors import Pooled, Unavailable, translated
 from cronoq_django.leader.fence import Fence
 from cronoq_django.models.choices import CoordinatorStatus
 from cronoq_django.models.ids import uuid7
 from cronoq_django.store import leadership
-from cronoq_django.store.session import Session, connect, listen, milliseconds, transaction, wait
+from cronoq_django.store.session import connect, listen, milliseconds, transaction, wait
 
 logger = logging.getLogger("cronoq.leader")
 
@@ -38,15 +42,25 @@ class Identity:
 
 
 class Election:
-    """One session's part in the election. Closed with `close()`, which also gives the lock back."""
+    """One session's part in the election. Closed with `close()`, which also gives the lock back.
 
-    def __init__(self, alias: str, identity: Identity) -> None:
+    Raises Unavailable, or Pooled if the way to the database goes through a pooler in transaction mode.
+    """
+
+    def __init__(self, alias: str, identity: Identity, patience: Callable[[], float] | None = None) -> None:
+        """`patience`: for how many seconds of the database's silence the session is still trusted."""
         self.identity = identity
         self.ttl = conf().leader_ttl
-        self.session: Session = connect(
-            alias, name="cronoq leader", dsn=conf().leader_dsn, settings=_session_settings(self.ttl)
+        self.session = connect(
+            alias,
+            name="cronoq leader",
+            dsn=conf().leader_dsn,
+            settings={**_session_settings(self.ttl), **_search_path(alias)},
+            patience=patience or self.ttl.total_seconds,
         )
         try:
+            if self.session.is_pooled:
+                raise Pooled(leadership.POOLED)
             listen(self.session, "leader")
             self.registered_at = self.register(CoordinatorStatus.STANDBY)
         except BaseException:
@@ -72,14 +86,22 @@ class Election:
             return None
         try:
             term = leadership.take_over(
-                self.session, term=uuid.uuid4(), coordinator=self.identity.id, host=self.identity.host, ttl=self.ttl
+                self.session, coordinator=self.identity.id, host=self.identity.host, ttl=self.ttl
             )
+        except Pooled:
+            leadership.unlock(self.session)  # if it is on the backend that has the lock
+            raise
         except Unavailable as error:
-            # A predecessor's transaction still holds the leader row: its session is dead or frozen, and times out soon.
-            logger.warning("Got the lock, but not the leader row: %s", error)
+            # Not a predecessor: its session had the lock, and with it went its transaction. Somebody in a console?
+            holders = ", ".join(leadership.row_holders(self.session)) or "nobody any more"
+            logger.warning("Got the lock, but not the leader row, which is held by %s: %s", holders, error)
             leadership.unlock(self.session)
             return None
         return Fence(self.session, term)
+
+    def resign(self) -> None:
+        """Give the lock back, so that a standby leads at once."""
+        leadership.unlock(self.session)
 
     def wait(self, timeout: float) -> None:
         """Sleep until `timeout` seconds passed or somebody notifies the leader's channel. Raises Unavailable."""
@@ -93,7 +115,8 @@ class Election:
 def _session_settings(ttl: timedelta) -> dict[str, str]:
     """What makes the server end a session whose client is frozen or gone, within the TTL.
 
-    A stopped process keeps its session and lock for ever otherwise, and the kernel answers its keepalives.
+    A stopped process keeps its session and lock for ever otherwise, and the kernel answers its keepalives. However the
+    timeouts follow one another, in and after a transaction, they stay below the TTL together.
     """
     return {
         "idle_session_timeout": milliseconds(ttl),
@@ -104,4 +127,13 @@ def _session_settings(ttl: timedelta) -> dict[str, str]:
         "tcp_keepalives_idle": "5",
         "tcp_keepalives_interval": "1",
         "tcp_keepalives_count": "3",
+        "tcp_user_timeout": milliseconds(ttl / 2),
     }
+
+
+def _search_path(alias: str) -> dict[str, str]:
+    """With an address of its own, the leader must still find the alias's cluster, and no other in that database."""
+    if not conf().leader_dsn:
+        return {}
+    with translated(), closing(connections[alias]), connections[alias].cursor() as cursor:
+        return {"search_path": leadership.path_of(cursor)}

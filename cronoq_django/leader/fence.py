@@ -22,6 +22,12 @@ class Fence:
         """Whether the session is known to be gone, and the term with it."""
         return self._session.closed
 
+    @property
+    def is_trusted(self) -> bool:
+        """Whether the database has confirmed the term so recently that nobody can have taken over: for who only asks.
+        Who writes needs no trust."""
+        return not self.is_lost and self._session.watchdog is not None and self._session.watchdog.is_content
+
     def transaction(self) -> AbstractContextManager[FencedTransaction]:
         """A transaction of this term. Raises Fenced if another leader took over, Unavailable if the session is lost."""
         return FencedTransaction.begin(self._session, self.term)

@@ -11,10 +11,12 @@ from cronoq_django.store.leadership import FencedTransaction
 
 Row = TypeVar("Row")
 
+LONGEST_RETRY = 5.0  # seconds
+
 
 @dataclass(frozen=True, slots=True)
 class LastRun:
-    """How a stage's last run went."""
+    """How a stage went since that was last written down: rows in all, the longest run, the last error."""
 
     rows: int
     duration: timedelta
@@ -28,10 +30,12 @@ class Stage:
     every = timedelta(seconds=1)
     batch = 500
     prompt = False  # part of every round, so that a notification or a due instant is answered at once
+    recovers = ""  # what its first whole run in a term has set right, in words, if that belongs to recovery
 
     def __init__(self) -> None:
         self.last: LastRun | None = None
         self.trouble = ""  # what a step had to set aside, for people to see
+        self.failures = 0  # runs in a row that failed
         self._due = 0.0
 
     def step(self, tx: FencedTransaction) -> int:
@@ -48,8 +52,8 @@ class Stage:
             yield row
 
     def is_due(self) -> bool:
-        """Whether it belongs into this round."""
-        return self.prompt or time.monotonic() >= self._due
+        """Whether it belongs into this round. One that failed waits longer each time, prompt or not."""
+        return (self.prompt and not self.failures) or time.monotonic() >= self._due
 
     def seconds_until_due(self) -> float:
         """Seconds until its own interval has passed."""
@@ -57,6 +61,12 @@ class Stage:
 
     def ran(self, *, rows: int, duration: timedelta, error: str, again: bool) -> None:
         """Take note of a run; `again`: its budget ended before its work."""
-        self.last = LastRun(rows, duration, error or self.trouble)
+        shown = error or self.trouble
+        before = self.last or LastRun(0, timedelta(), "")
+        self.last = LastRun(before.rows + rows, max(before.duration, duration), shown or before.error)
         self.trouble = ""
-        self._due = time.monotonic() + (0.0 if again else self.every.total_seconds())
+        self.failures = self.failures + 1 if error else 0
+        pause = 0.0 if again else self.every.total_seconds()
+        if error:
+            pause = min(LONGEST_RETRY, 0.25 * 2 ** min(self.failures, 10))
+        self._due = time.monotonic() + pause

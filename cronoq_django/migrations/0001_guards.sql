@@ -72,7 +72,9 @@ BEGIN
                       coalesce(nullif(current_setting('cronoq.actor', true), ''), 'database:' || session_user),
                       row_to_json(NEW);
         END IF;
-        IF TG_OP = 'INSERT' OR NEW.schedule_revision <> OLD.schedule_revision THEN
+        -- The script and its arguments do not move the next slot, but a job may have been set aside for them.
+        IF TG_OP = 'INSERT' OR NEW.schedule_revision <> OLD.schedule_revision
+           OR (NEW.script, NEW.args::text, NEW.kwargs::text) IS DISTINCT FROM (OLD.script, OLD.args::text, OLD.kwargs::text) THEN
             changed := NEW.id;
         END IF;
     END IF;
@@ -98,6 +100,10 @@ END $$;
 CREATE TRIGGER cronoq_run_ended AFTER UPDATE OF status, reason ON cronoq_run
     FOR EACH ROW WHEN (OLD.finished_at IS NOT NULL AND (NEW.status, NEW.reason, NEW.finished_at) IS DISTINCT FROM (OLD.status, OLD.reason, OLD.finished_at))
     EXECUTE FUNCTION cronoq_run_ended();
+
+-- What `quarantine` looks for; json_typeof reads one token only.
+CREATE INDEX cronoq_run_undecodable ON cronoq_run (id)
+    WHERE status IN ('blocked', 'scheduled', 'queued') AND (json_typeof(args) <> 'array' OR json_typeof(kwargs) <> 'object');
 
 CREATE INDEX cronoq_run_tags ON cronoq_run USING gin (tags) WHERE tags IS NOT NULL;
 

@@ -473,6 +473,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='jobstate',
+            index=models.Index(condition=models.Q(('error', ''), _negated=True), fields=['job'], name='cronoq_job_state_error'),
+        ),
+        migrations.AddIndex(
+            model_name='jobstate',
             index=models.Index(condition=models.Q(('next_run_at__isnull', False)), fields=['next_run_at'], name='cronoq_job_state_due'),
         ),
         migrations.AddConstraint(

@@ -51,6 +51,7 @@ class JobState(models.Model):
         verbose_name = _("job state")
         verbose_name_plural = _("job states")
         indexes = (
+            models.Index(name="cronoq_job_state_error", fields=["job"], condition=~models.Q(error="")),
             models.Index(
                 name="cronoq_job_state_due", fields=["next_run_at"], condition=models.Q(next_run_at__isnull=False)
             ),

@@ -1,7 +1,7 @@
 """Leadership: the lock, the epoch, and the only transaction in which a leader can write.
 
-Functions that only a leader may call take a `FencedTransaction`; there is no other way to get one than `fenced`, and
-it begins by reading the epoch again, with a lock that a successor's take-over waits for.
+Functions that only a leader may call take a `FencedTransaction`; there is no other way to get one than to `begin` it,
+and it begins by reading the epoch again, with a lock that a successor's take-over waits for.
 """
 
 from collections.abc import Iterator
@@ -9,12 +9,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Self
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from cronoq_django.errors import Fenced
-from cronoq_django.models.fields import dump_json
-from cronoq_django.store.session import Session, transaction
+from cronoq_django.errors import Fenced, Pooled, translated
+from cronoq_django.models.fields import TEXT_LIMIT, clean_text, dump_json
+from cronoq_django.store.session import Session, changes_backend, transaction
 from cronoq_django.store.statements import Cursor, count, run
+
+POOLED = (
+    "A leader can't work through a pooler in transaction mode, such as PgBouncer: its lock stays on one backend, and "
+    "its work goes to others. Set CRONOQ['LEADER_DSN'] to an address of PostgreSQL itself, or use session mode."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +28,14 @@ class Term:
 
     epoch: int
     id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A term that ended, and why."""
+
+    term: UUID | None = None
+    why: str = ""
 
 
 class FencedTransaction:
@@ -42,13 +55,13 @@ class FencedTransaction:
         with transaction(session) as cursor:
             rows = run(cursor, "fence", epoch=term.epoch, term=term.id)
             if not rows:
-                raise Fenced(f"epoch {term.epoch} is over: another leader took over")
+                raise Fenced(f"epoch {term.epoch} is over: {_successor(cursor, term)}")
             yield cls(cursor, term, rows[0][0])
 
     @contextmanager
     def savepoint(self) -> Iterator[None]:
-        """What fails in here is undone alone."""
-        with self._cursor.connection.transaction():
+        """What fails in here is undone alone. Raises Unavailable for the errors that mean it."""
+        with translated(), self._cursor.connection.transaction():
             yield
 
     @property
@@ -66,7 +79,14 @@ class FencedTransaction:
         return self._cursor.fetchall()
 
 
-fenced = FencedTransaction.begin
+def _successor(cursor: Cursor, term: Term) -> str:
+    rows = run(cursor, "who_leads")
+    if not rows:
+        return "the leader row is gone"
+    epoch, host, id_ = rows[0]
+    if (epoch, id_) == (term.epoch, term.id):
+        return "the connection has another backend than the one with the lock, as behind a pooler"
+    return f"{host} took over with epoch {epoch}"
 
 
 def try_lock(session: Session) -> bool:
@@ -76,20 +96,43 @@ def try_lock(session: Session) -> bool:
 
 
 def unlock(session: Session) -> None:
-    """Give the advisory lock back."""
+    """Give the advisory lock back, and wake the standbys."""
     with transaction(session) as cursor:
         run(cursor, "advisory_unlock")
 
 
-def take_over(session: Session, *, term: UUID, coordinator: UUID, host: str, ttl: timedelta) -> Term:
-    """Begin a term, holding the lock: raise the epoch. Raises Unavailable if a predecessor is in the way."""
+def take_over(session: Session, *, coordinator: UUID, host: str, ttl: timedelta) -> Term:
+    """Begin a term, holding the lock: raise the epoch.
+
+    Raises Pooled if the session is not one and the same backend, which holds the lock; Unavailable if somebody holds
+    the leader row.
+    """
+    term = uuid4()
+    if not changes_backend(session):
+        with transaction(session) as cursor:
+            rows = run(cursor, "take_over", term=term, coordinator=coordinator, host=host, ttl=ttl)
+            if rows:
+                return Term(int(rows[0][0]), term)
+    raise Pooled(POOLED)
+
+
+def path_of(cursor: Cursor) -> str:
+    """The schema in which the cluster of a connection is found, as search_path takes it."""
+    cursor.execute("SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'cronoq_leader'::regclass")
+    return str(cursor.fetchall()[0][0])
+
+
+def row_holders(session: Session) -> list[str]:
+    """Who else has locks on the leader row or its table, in words."""
     with transaction(session) as cursor:
-        rows = run(cursor, "take_over", term=term, coordinator=coordinator, host=host, ttl=ttl)
-        return Term(int(rows[0][0]), term)
+        return [f"{name} (process {pid}, since {since})" for pid, name, since in run(cursor, "row_holders")]
 
 
-def open_term(tx: FencedTransaction, *, coordinator: UUID, host: str, recovered: dict[str, int]) -> None:
-    """Write down the new term with what it recovered, and close the predecessor's if it could not."""
+def open_term(tx: FencedTransaction, *, coordinator: UUID, host: str, recovered: dict[str, int], last: Ended) -> None:
+    """Write down the new term with what it recovered, and close those that could not say why they ended.
+
+    `last`: the term of this process before, whose end it has not been able to write.
+    """
     run(
         tx,
         "open_term",
@@ -99,12 +142,19 @@ def open_term(tx: FencedTransaction, *, coordinator: UUID, host: str, recovered:
         host=host,
         recovered=dump_json(recovered),
         ended="replaced: it stopped without saying why",
+        last=last.term,
+        last_ended=clean_text(last.why, 500),
     )
 
 
+def note_recovery(tx: FencedTransaction, recovered: dict[str, int]) -> None:
+    """Keep on the term what it has recovered by now."""
+    count(tx, "note_recovery", term=tx.term.id, recovered=dump_json(recovered))
+
+
 def close_term(tx: FencedTransaction, *, ended: str) -> None:
-    """Say why the term ends, and wake the standbys."""
-    run(tx, "close_term", term=tx.term.id, ended=ended)
+    """Say why the term ends."""
+    count(tx, "close_term", term=tx.term.id, ended=ended)
 
 
 def renew_term(tx: FencedTransaction) -> None:
@@ -114,6 +164,7 @@ def renew_term(tx: FencedTransaction) -> None:
 
 def record_stage(tx: FencedTransaction, *, name: str, duration: timedelta, rows: int, error: str) -> None:
     """Note how a stage's last run went."""
+    error = clean_text(error, TEXT_LIMIT)
     count(tx, "record_stage", name=name, epoch=tx.term.epoch, duration=duration, rows=rows, error=error)
 
 

@@ -197,6 +197,12 @@ def stage(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> 
     return int(run(tx, "stage_runs", limit=limit, now=now)[0][0])
 
 
+def quarantine(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> list[UUID]:
+    """End waiting runs whose arguments can't be decoded; their ids."""
+    error = "The arguments must be a JSON list, and the named ones a JSON object."
+    return [row[0] for row in run(tx, "quarantine_runs", error=error, limit=limit, now=now)]
+
+
 def cancel_waiting(
     cursor: Cursor,
     *,

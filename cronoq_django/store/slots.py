@@ -85,6 +85,12 @@ def add_missing_changes(tx: FencedTransaction) -> int:
     return count(tx, "add_missing_changes")
 
 
+def plan_known_again(tx: FencedTransaction, *, known: Sequence[str], silence: timedelta) -> int:
+    """Put jobs that were set aside for their script into the outbox, if the script is `known` here, or to a worker that
+    was heard of within `silence`; how many."""
+    return count(tx, "plan_known_again", known=list(known), silence=silence)
+
+
 def lock_states(tx: FencedTransaction, ids: Sequence[UUID]) -> set[UUID]:
     """Lock the states of these jobs; those that nobody else holds."""
     return {row[0] for row in run(tx, "lock_states", ids=list(ids))}

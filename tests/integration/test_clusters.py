@@ -17,14 +17,15 @@ from django.db import ProgrammingError, connection, connections, transaction
 from cronoq_django.checks import check_router, check_server
 from cronoq_django.conf import conf, serve
 from cronoq_django.errors import NotFound, NotOurs
-from cronoq_django.leader import recovery
 from cronoq_django.leader.election import Election, Identity
+from cronoq_django.leader.recovery import Recovery
 from cronoq_django.leader.stages import all_stages
 from cronoq_django.models import Job, Run
 from cronoq_django.models.choices import Outcome, Status, WorkerStatus
 from cronoq_django.models.ids import uuid7
 from cronoq_django.routers import ClusterRouter, cluster
 from cronoq_django.store import session as sessions
+from cronoq_django.store.leadership import Ended
 from cronoq_django.store.runs import Completion, NewRun, claim_runs, complete_runs, insert_runs, renew_leases
 from cronoq_django.store.schema import create_schema, drop_schema, list_schemas
 from cronoq_django.store.workers import heartbeat_worker, register_worker
@@ -190,8 +191,9 @@ def test_a_role_without_the_right_to_create_runs_everything(attach: Callable[...
         election = Election(schema, Identity())
         fence = election.try_to_lead()
         assert fence is not None
-        recovery.recover(fence, election.identity)
-        for stage in all_stages(declared_at=election.registered_at):
+        stages = all_stages(declared_at=election.registered_at)
+        Recovery(fence, election.identity, last=Ended(), stages=stages)
+        for stage in stages:
             with fence.transaction() as tx:
                 stage.step(tx)
         assert Job.objects.using(schema).filter(source="code").exists()

@@ -6,6 +6,7 @@ from cronoq_django.leader.stage import Stage
 from cronoq_django.leader.stages.fire import Fire
 from cronoq_django.leader.stages.plan import Plan
 from cronoq_django.leader.stages.prune import Prune
+from cronoq_django.leader.stages.quarantine import Quarantine
 from cronoq_django.leader.stages.rescue import Rescue
 from cronoq_django.leader.stages.stage import StageRuns
 from cronoq_django.leader.stages.sync import Sync
@@ -14,4 +15,4 @@ from cronoq_django.leader.stages.workers import Workers
 
 def all_stages(*, declared_at: datetime) -> list[Stage]:
     """Every duty in order. `declared_at`: when this process registered, which dates its declarations."""
-    return [Sync(declared_at), Plan(), Fire(), StageRuns(), Rescue(), Workers(), Prune()]
+    return [Sync(declared_at), Plan(), Fire(), StageRuns(), Quarantine(), Rescue(), Workers(), Prune()]

@@ -11,10 +11,9 @@ import logging
 from datetime import datetime
 from typing import Any
 
-import psycopg
-
-from cronoq_django.errors import is_unavailable
+from cronoq_django.errors import CronoqError
 from cronoq_django.leader.stage import Stage
+from cronoq_django.leader.stages import decode
 from cronoq_django.models.choices import Status, Trigger
 from cronoq_django.schedules import Decision, ScheduleError, decide, jittered
 from cronoq_django.store import runs, slots
@@ -33,17 +32,17 @@ class Fire(Stage):
 
     def step(self, tx: FencedTransaction) -> int:
         due = slots.due_jobs(tx, limit=self.batch)
-        firings = [fire(row) for row in self.in_time(due)]
+        firings = [fire(row, decode.problem(tx, row)) for row in self.in_time(due)]
         try:
             with tx.savepoint():
                 self._write(tx, firings)
-        except psycopg.Error as error:
-            if is_unavailable(error):
-                raise
+        except CronoqError:
+            raise
+        except Exception:
             self._write_one_by_one(tx, firings)
         for row, (state, _) in zip(due, firings, strict=False):
             if state.error:
-                logger.error("Job %s is set aside until it is edited: %s", row["name"], state.error)
+                logger.error("Job %s is set aside: %s", row["name"], state.error)
         return len(due) if len(firings) == len(due) else self.batch
 
     def _write(self, tx: FencedTransaction, firings: list[Firing]) -> None:
@@ -55,17 +54,19 @@ class Fire(Stage):
             try:
                 with tx.savepoint():
                     self._write(tx, [(state, made)])
-            except psycopg.Error as error:
-                if is_unavailable(error):
-                    raise
+            except CronoqError:
+                raise
+            except Exception as error:
                 self.trouble = f"job {state.job_id}: {error}"
                 logger.exception("Job %s could not be fired: set aside until it is edited.", state.job_id)
                 slots.write_states(tx, [slots.Fired(job_id=state.job_id, next_run_at=None, error=str(error))])
 
 
-def fire(row: dict[str, Any]) -> Firing:
-    """What becomes of one due job: its state, and the runs of its slots."""
+def fire(row: dict[str, Any], problem: str = "") -> Firing:
+    """What becomes of one due job: its state, and the runs of its slots. `problem`: what `decode` says of it."""
     job_id, due, now = row["job_id"], row["next_run_at"], row["now"]
+    if problem:
+        return slots.Fired(job_id=job_id, next_run_at=None, error=problem), []
     try:
         decision = decide(slots.as_job(row).terms, due, now, open_runs=row["open_runs"])
     except ScheduleError as error:

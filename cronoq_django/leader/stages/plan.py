@@ -10,8 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from cronoq_django.leader.stage import Stage
+from cronoq_django.leader.stages import decode
 from cronoq_django.models.choices import Kind, Reason
-from cronoq_django.models.fields import load_json
 from cronoq_django.schedules import ScheduleError, first_slot
 from cronoq_django.store import runs, slots
 from cronoq_django.store.leadership import FencedTransaction
@@ -35,10 +35,10 @@ class Plan(Stage):
                 slots.add_change(tx, row["job_id"])  # somebody holds its state: later
             else:
                 rows.append(row)
-        plans = [_plan_alone(row) for row in rows]
+        plans = [_plan_alone(row, decode.problem(tx, row)) for row in rows]
         for row, planned in zip(rows, plans, strict=True):
             if planned.error:
-                logger.error("Job %s is set aside until it is edited: %s", row["name"], planned.error)
+                logger.error("Job %s is set aside: %s", row["name"], planned.error)
         slots.plan_states(tx, plans)
         for job in set(changed) - known:
             cancelled = runs.cancel_waiting(
@@ -49,17 +49,17 @@ class Plan(Stage):
         return len(changed)
 
 
-def _plan_alone(row: dict[str, Any]) -> slots.Plan:
+def _plan_alone(row: dict[str, Any], problem: str) -> slots.Plan:
     """Whatever is wrong with a job is that job's trouble."""
     try:
-        return plan(row)
+        return plan(row, problem)
     except Exception as error:
         logger.exception("Job %s could not be planned.", row["name"])
         return _Planned(row).set_aside(f"{type(error).__name__}: {error}")
 
 
-def plan(row: dict[str, Any]) -> slots.Plan:
-    """The next slot of a job as `jobs_to_plan` reads it, or why it has none."""
+def plan(row: dict[str, Any], problem: str = "") -> slots.Plan:
+    """The next slot of a job as `jobs_to_plan` reads it, or why it has none. `problem`: what `decode` says of it."""
     planned = _Planned(row)
     if not row["enabled"]:
         return planned.without("Paused.")
@@ -67,27 +67,16 @@ def plan(row: dict[str, Any]) -> slots.Plan:
         terms = slots.as_job(row).terms
     except ScheduleError as error:
         return planned.set_aside(f"{error.field}: {error}")
-    if problem := _problem_with_arguments(row):
+    if problem:
         return planned.set_aside(problem)
     if row["kind"] == Kind.MANUAL:
         return planned.without("Runs only by hand.")
     if row["kind"] == Kind.ONCE:
         return _plan_once(row, planned)
-    # Not what has fired already: a change that was committed late may have begun before.
-    return planned.at(
-        first_slot(terms, max(row["schedule_changed_at"], row["last_slot"] or row["schedule_changed_at"]))
-    )
-
-
-def _problem_with_arguments(row: dict[str, Any]) -> str:
-    for column, wanted, said in (("args", list, "list"), ("kwargs", dict, "object")):
-        try:
-            good = isinstance(load_json(row[column]), wanted)
-        except ValueError as error:
-            return f"{column}: can't be read: {error}"
-        if not good:
-            return f"{column}: must be a JSON {said}"
-    return ""
+    # Not what has fired already, since a change that was committed late may have begun before; and nothing of the time
+    # for which the job was set aside.
+    after = [row["schedule_changed_at"], row["last_slot"], row["now"] if row["error"] else None]
+    return planned.at(first_slot(terms, max(moment for moment in after if moment is not None)))
 
 
 def _plan_once(row: dict[str, Any], planned: "_Planned") -> slots.Plan:

@@ -24,6 +24,7 @@ class Rescue(Stage):
 
     name = "rescue"
     every = timedelta(seconds=2)
+    recovers = "runs taken back"
 
     def __init__(self) -> None:
         super().__init__()

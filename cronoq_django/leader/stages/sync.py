@@ -8,11 +8,9 @@ code side by side, as in a rolling deploy, do not take turns.
 import logging
 from datetime import datetime, timedelta
 
-import psycopg
-
 from cronoq_django import registry
 from cronoq_django.conf import conf
-from cronoq_django.errors import is_unavailable
+from cronoq_django.errors import CronoqError
 from cronoq_django.leader.stage import Stage
 from cronoq_django.store import slots
 from cronoq_django.store.leadership import FencedTransaction
@@ -42,15 +40,16 @@ class Sync(Stage):
         for name in gone:
             logger.warning("Job %s is no longer in any live code: disabled.", name)
         slots.sync_pools(tx, sorted({one.task.queue_name for one in registry.scripts().values()}))
+        slots.plan_known_again(tx, known=sorted(registry.scripts()), silence=2 * conf().lease)
         return written + len(gone)
 
     def _sync_job(self, tx: FencedTransaction, declared: registry.DeclaredJob) -> bool:
         try:
             with tx.savepoint():
                 written = slots.sync_job(tx, declared, declared_at=self._declared_at)
-        except psycopg.Error as error:
-            if is_unavailable(error):
-                raise
+        except CronoqError:
+            raise
+        except Exception as error:
             self.trouble = f"{declared.name}: {error}"
             logger.exception("Job %s of the code could not be written.", declared.name)
             return False

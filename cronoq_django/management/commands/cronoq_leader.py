@@ -5,9 +5,10 @@ import signal
 import threading
 from typing import Any
 
-from django.core.management.base import CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from cronoq_django.conf import conf
+from cronoq_django.errors import Pooled
 from cronoq_django.leader.loop import Leader
 from cronoq_django.management.cluster import ClusterCommand, pool_size
 from cronoq_django.worker.spawn import supervisor_main
@@ -16,7 +17,8 @@ from cronoq_django.worker.spawn import supervisor_main
 class Command(ClusterCommand):
     help = (
         "Lead the cluster: plan and fire jobs, queue what is due, take back what was lost. Run as many as you like: "
-        "one leads, the others stand by. Ends on SIGTERM or SIGINT with exit code 0."
+        "one leads, the others stand by. Ends on SIGTERM or SIGINT with exit code 0, and with 1 where nobody could "
+        "lead: without the tables, or behind a pooler in transaction mode."
     )
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -38,6 +40,8 @@ class Command(ClusterCommand):
         workers = _Beside(alias, dict(options["pool"])) if options["pool"] else None
         try:
             leader.run()
+        except Pooled as error:
+            raise CommandError(str(error)) from error
         finally:
             if workers is not None:
                 workers.stop()

@@ -1,6 +1,7 @@
 """cronoq_status: what the cluster is doing."""
 
 import json
+from datetime import timedelta
 from typing import Any
 
 from django.core.management.base import CommandParser
@@ -28,16 +29,10 @@ class Command(ClusterCommand):
 
     def _print(self, found: dict[str, Any]) -> None:
         say = self.stdout.write
-        leader = found["leader"]
-        if leader is None:
-            say("Leader    nobody has led yet: start `manage.py cronoq_leader`")
-        else:
-            age = (leader["now"] - leader["renewed_at"]).total_seconds()
-            heard = f"heard of {age:.1f} s ago{'' if leader['is_alive'] else ': gone'}"
-            led = f"epoch {leader['epoch']} since {leader['acquired_at']:%Y-%m-%d %H:%M:%S}"
-            say(f"Leader    {leader['host']}, {led}, {heard}")
-        standbys = [f"{one['host']} ({one['process_id']})" for one in found["standbys"]]
-        say(f"Standbys  {', '.join(standbys) or 'none'}")
+        say(f"Leader    {_leader(found['leader'])}")
+        for one in found["standbys"]:
+            heard = _seconds(one["heartbeat_age"])
+            say(f"Standby   {one['host']} (process {one['process_id']}), last heartbeat {heard} ago")
         for worker in found["workers"]:
             pools = ", ".join(f"{pool}={size}" for pool, size in worker["pools"].items())
             say(f"Worker    {worker['name']}: {worker['status']}, {pools}, running {worker['running']}")
@@ -47,8 +42,30 @@ class Command(ClusterCommand):
             due = f"oldest due {queue['oldest_due_at']:%Y-%m-%d %H:%M:%S}"
             say(f"Runs      {queue['pool']}: {queue['count']} {queue['status']}, {due}")
         for stage in found["stages"]:
-            took = stage["duration"].total_seconds() * 1000
-            trouble = f": {stage['error']}" if stage["error"] else ""
-            say(f"Stage     {stage['name']}: {stage['last_run_at']:%H:%M:%S}, {took:.0f} ms{trouble}")
+            say(f"Stage     {_stage(stage)}")
         for job in found["jobs_with_errors"]:
             say(f"Job       {job['job__name']}: {job['error']}")
+
+
+def _leader(leader: dict[str, Any] | None) -> str:
+    if leader is None:
+        return "nobody has led yet: start `manage.py cronoq_leader`"
+    term = f"{leader['host']} (process {leader['process_id'] or '?'}), epoch {leader['epoch']}"
+    heard = f"last heartbeat {_seconds(leader['heartbeat_age'])} ago"
+    if not leader["is_alive"]:
+        return f"NOBODY LEADS. The last was {term}, {heard}{leader['ended'] and '; '}{leader['ended']}"
+    recovered = ", ".join(f"{number} {what}" for what, number in leader["recovered"].items() if number)
+    led = f"{term}, for {timedelta(seconds=round(leader['term_age'].total_seconds()))}, {heard}"
+    return led + (f", recovered {recovered}" if recovered else "")
+
+
+def _stage(stage: dict[str, Any]) -> str:
+    last = f"{stage['name']:<10} {stage['last_run_at']:%H:%M:%S} UTC, {stage['duration'].total_seconds() * 1000:.0f} ms"
+    if stage["error"]:
+        return f"{last}, {stage['rows']} rows, ERROR: {stage['error']}"
+    failed = f", last failed {stage['error_at']:%Y-%m-%d %H:%M:%S}" if stage["error_at"] else ""
+    return f"{last}, {stage['rows']} rows{failed}"
+
+
+def _seconds(age: timedelta) -> str:
+    return f"{age.total_seconds():.1f} s"

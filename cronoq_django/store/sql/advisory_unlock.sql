@@ -1,2 +1,2 @@
--- Give the leader's lock back.
-SELECT pg_advisory_unlock_all()
+-- Give the leader's lock back, and tell the standbys, who hear of it when it is free.
+SELECT pg_advisory_unlock_all(), pg_notify(cronoq_channel(current_schema(), 'leader'), 'resigned')

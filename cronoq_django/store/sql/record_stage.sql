@@ -1,10 +1,10 @@
--- Note a stage's last run. Locks: its row, unless somebody else holds it: leading must not wait for bookkeeping.
+-- Note how a stage went. Locks: its row, unless somebody else holds it: leading must not wait for bookkeeping.
 WITH free AS MATERIALIZED (
     SELECT name FROM cronoq_stage WHERE name = %(name)s FOR NO KEY UPDATE SKIP LOCKED
 ), noted AS (
     UPDATE cronoq_stage AS stage
     SET epoch = %(epoch)s, last_run_at = clock_timestamp(), duration = %(duration)s, rows = %(rows)s, error = %(error)s,
-        error_at = CASE WHEN %(error)s <> '' THEN clock_timestamp() END
+        error_at = CASE WHEN %(error)s <> '' THEN clock_timestamp() ELSE stage.error_at END
     FROM free WHERE stage.name = free.name
 )
 INSERT INTO cronoq_stage (name, epoch, last_run_at, duration, rows, error, error_at)
