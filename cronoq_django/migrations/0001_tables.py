@@ -472,6 +472,10 @@ class Migration(migrations.Migration):
             field=models.ForeignKey(blank=True, db_constraint=False, db_index=False, null=True, on_delete=django.db.models.deletion.DO_NOTHING, related_name='+', to='cronoq.worker', verbose_name='worker'),
         ),
         migrations.AddIndex(
+            model_name='job',
+            index=models.Index(condition=models.Q(('enabled', True), ('pause_on_failure', True)), fields=['id'], name='cronoq_job_pausing'),
+        ),
+        migrations.AddIndex(
             model_name='jobstate',
             index=models.Index(condition=models.Q(('error', ''), _negated=True), fields=['job'], name='cronoq_job_state_error'),
         ),

@@ -173,6 +173,9 @@ class Job(models.Model):
         verbose_name_plural = _("jobs")
         ordering = ("name",)
         permissions = (("run_job", "Can run a job now"), ("pause_job", "Can pause and resume a job"))
+        indexes = (
+            models.Index(name="cronoq_job_pausing", fields=["id"], condition=Q(pause_on_failure=True, enabled=True)),
+        )
         constraints = (
             models.CheckConstraint(name="cronoq_job_kind", condition=Q(kind__in=Kind.values)),
             models.CheckConstraint(
@@ -263,10 +266,6 @@ class Job(models.Model):
         problems: dict[str, Any] = {}
         self._clean_schedule(problems)
         self._clean_script(problems)
-        if self.overlap in (Overlap.QUEUE, Overlap.REPLACE):
-            problems["overlap"] = _("Not available yet: use skip or allow.")
-        if self.pause_on_failure:
-            problems["pause_on_failure"] = _("Not available yet.")
         if self.backoff is not None:
             try:
                 Backoff.read(self.backoff)

@@ -55,9 +55,11 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do: make runs of `fire` (oldest first), record `skipped`, come again at `next_slot` (None: job done)."""
+    """What to do: make runs of `fire` and `wait` (oldest first; the latter wait until the job's concurrency has room),
+    record `skipped`, come again at `next_slot` (None: job done)."""
 
     fire: tuple[datetime, ...]
+    wait: tuple[datetime, ...]
     skipped: tuple[Skipped, ...]
     next_slot: datetime | None
     missed: int
@@ -78,14 +80,14 @@ def decide(terms: Terms, due: datetime, now: datetime, *, open_runs: int = 0) ->
 
     The misfire policy chooses among them, see `misfire`; of the chosen ones the overlap policy may leave some out, see
     `overlap`. Slots noticed within `PUNCTUAL` all fire: a job every 5 seconds noticed 12 seconds late is not late.
-    Every slot ends up in `fire` or is counted in `skipped`, exactly once, so that repeating a decision makes the same
-    rows again.
+    Every slot ends up in `fire`, in `wait` or is counted in `skipped`, exactly once, so that repeating a decision makes
+    the same rows again.
     """
     due, now = utc(due, "due"), utc(now, "now")
     if terms.ends_at is not None and terms.ends_at < due:
-        return Decision((), (), None, 0, f"ended at {said(terms.ends_at)}")
+        return Decision((), (), (), None, 0, f"ended at {said(terms.ends_at)}")
     if now < due:
-        return Decision((), (), due, 0, f"not due before {said(due)}")
+        return Decision((), (), (), due, 0, f"not due before {said(due)}")
     until = now if terms.ends_at is None else min(now, terms.ends_at)
     chosen, newest_missed = choose(
         _newest_first(terms.schedule, due, until),
@@ -94,7 +96,13 @@ def decide(terms: Terms, due: datetime, now: datetime, *, open_runs: int = 0) ->
         window=terms.misfire_window,
         limit=terms.misfire_limit,
     )
-    fire, overlapping = admit(chosen, policy=terms.overlap, concurrency=terms.concurrency, open_runs=open_runs)
+    fire, wait, overlapping = admit(
+        chosen,
+        policy=terms.overlap,
+        concurrency=terms.concurrency,
+        open_runs=open_runs,
+        wanted_before=now - PUNCTUAL if terms.misfire == Misfire.ALL else None,
+    )
     skipped: list[Skipped] = []
     story: list[str] = []
     missed = 0
@@ -103,12 +111,15 @@ def decide(terms: Terms, due: datetime, now: datetime, *, open_runs: int = 0) ->
         missed = min(counted, MOST)
         story.append(_missed(terms, due, newest_missed, counted))
         skipped.append(Skipped(newest_missed, "misfire", missed, story[0]))
-    skipped += _overlapping(terms, overlapping, open_runs + len(fire))
+    skipped += _overlapping(terms, overlapping, open_runs + len(fire) + len(wait))
     if fire:
         story.append(_fired(terms, fire, now, missed))
+    if wait:
+        busy = f"{open_runs + len(fire)} unfinished, concurrency={terms.concurrency} (overlap={terms.overlap})"
+        story.append(f"{_slots(len(wait))} made to wait for room: {busy}")
     if overlapping:
         story.append(f"{_slots(len(overlapping))} skipped: {skipped[-1].why}")
-    return Decision(tuple(fire), tuple(skipped), first_slot(terms, now), missed, "; ".join(story))
+    return Decision(tuple(fire), tuple(wait), tuple(skipped), first_slot(terms, now), missed, "; ".join(story))
 
 
 def _newest_first(schedule: Schedule, due: datetime, until: datetime) -> Iterator[datetime]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Overlap(StrEnum):
@@ -11,20 +12,32 @@ class Overlap(StrEnum):
     SKIP = "skip"
     """It is skipped, and recorded as skipped."""
     QUEUE = "queue"
-    """Its run is made and waits until there is room."""
+    """Its run is made, and waits until there is room."""
     ALLOW = "allow"
     """It runs anyway."""
     REPLACE = "replace"
-    """Its run is made and the open ones are cancelled."""
+    """Its run is made, the open ones are cancelled, and it waits for their end."""
+
+
+class Admitted(NamedTuple):
+    """Slots, oldest first: those that fire, those whose runs wait for room, and those that are skipped."""
+
+    fire: Sequence[datetime]
+    wait: Sequence[datetime]
+    skipped: Sequence[datetime]
 
 
 def admit(
-    slots: Sequence[datetime], *, policy: str, concurrency: int, open_runs: int
-) -> tuple[Sequence[datetime], Sequence[datetime]]:
-    """Splits slots (oldest first) into those that fire and those that overlap.
+    slots: Sequence[datetime], *, policy: str, concurrency: int, open_runs: int, wanted_before: datetime | None = None
+) -> Admitted:
+    """What becomes of slots that fire otherwise. The oldest have the room, as if each had been noticed at its instant.
 
-    Only `skip` leaves any out. The oldest fire, as they would have if each had been noticed at its instant. The other
-    policies fire all: they are about what the runs do once they are made.
+    `wanted_before`: slots up to then are being made up for, since the misfire policy asks for every one: `skip` lets
+    them wait for each other instead of dropping all but the first.
     """
-    room = max(concurrency - open_runs, 0) if policy == Overlap.SKIP else len(slots)
-    return slots[:room], slots[room:]
+    room = len(slots) if policy == Overlap.ALLOW else max(concurrency - open_runs, 0)
+    fire, rest = slots[:room], slots[room:]
+    if policy != Overlap.SKIP:
+        return Admitted(fire, rest, ())
+    late = 0 if wanted_before is None else sum(slot < wanted_before for slot in rest)
+    return Admitted(fire, rest[:late], rest[late:])

@@ -36,7 +36,7 @@ class NewRun:
     parent_id: UUID | None = None
     root_id: UUID | None = None
     retry_of_id: UUID | None = None
-    status: str | None = None  # by due_at; else `skipped`
+    status: str | None = None  # by due_at; else `skipped`, or `blocked`
     reason: str = ""
     error: str = ""
 
@@ -195,6 +195,11 @@ def rescue(tx: FencedTransaction, *, limit: int, now: datetime | None = None) ->
 def stage(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> int:
     """Queue the scheduled runs that are due; how many."""
     return int(run(tx, "stage_runs", limit=limit, now=now)[0][0])
+
+
+def admit(tx: FencedTransaction, *, limit: int) -> int:
+    """Queue or schedule the blocked slot runs whose job has room; how many."""
+    return int(run(tx, "admit_runs", limit=limit)[0][0])
 
 
 def quarantine(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> list[UUID]:

@@ -139,6 +139,16 @@ def sync_pools(tx: FencedTransaction, names: Sequence[str]) -> int:
     return count(tx, "sync_pools", names=list(names))
 
 
+def replaced_runs(tx: FencedTransaction, *, limit: int) -> list[tuple[UUID, str]]:
+    """The open runs that are to end because a newer slot of their job replaces them, with their status."""
+    return [(row[0], row[1]) for row in run(tx, "replaced_runs", limit=limit)]
+
+
+def pause_failing(tx: FencedTransaction, *, limit: int) -> list[str]:
+    """Disable the jobs with pause_on_failure of which a run has failed; their names."""
+    return [row[0] for row in run(tx, "pause_failing", limit=limit)]
+
+
 def set_actor(tx: FencedTransaction, actor: str) -> None:
     """Whom the revisions written in this transaction name."""
     tx.execute("SELECT set_config('cronoq.actor', %s, true)", (actor,))

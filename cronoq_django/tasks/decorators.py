@@ -6,11 +6,8 @@ from typing import Any, overload
 
 from cronoq_django import registry
 from cronoq_django.models.fields import dump_json
-from cronoq_django.schedules import At, Backoff, Cron, Every, Schedule
+from cronoq_django.schedules import At, Backoff, Cron, Every, Misfire, Overlap, Schedule
 from cronoq_django.tasks.task import MAX_ATTEMPTS, Task, duration
-
-OVERLAPS = ("skip", "allow")
-MISFIRES = ("skip", "latest", "all")
 
 
 @overload
@@ -84,6 +81,7 @@ def job(
     misfire: str = "latest",
     misfire_window: timedelta | None = None,
     misfire_limit: int = 10,
+    pause_on_failure: bool = False,
     description: str = "",
 ) -> Callable[[Task], Task]:
     """Give a task a schedule. The leader keeps the job of that name equal to this until it is changed in the admin.
@@ -94,8 +92,8 @@ def job(
 
     Pool, priority, attempts, timeout and backoff are the task's. Raises ValueError, naming the option.
     """
-    for option, value, allowed in (("overlap", overlap, OVERLAPS), ("misfire", misfire, MISFIRES)):
-        if value not in allowed:
+    for option, value, allowed in (("overlap", overlap, Overlap), ("misfire", misfire, Misfire)):
+        if value not in list(allowed):
             raise ValueError(f"job {name!r}: {option} must be one of {', '.join(allowed)}, not {value!r}")
     for option, number in (("concurrency", concurrency), ("misfire_limit", misfire_limit)):
         if number < 1:
@@ -120,6 +118,7 @@ def job(
                     "misfire": misfire,
                     "misfire_window": misfire_window,
                     "misfire_limit": misfire_limit,
+                    "pause_on_failure": pause_on_failure,
                     "description": description,
                     "pool": made.queue_name,
                     "priority": made.priority,

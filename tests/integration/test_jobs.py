@@ -52,7 +52,6 @@ NIGHTLY = {"script": "tests.tasks.add", "args": [1], "kind": "cron", "cron": "0 
         ({"kind": "once", "run_at": None}, "run_at"),
         ({"kind": "weekly"}, "kind"),
         ({"overlap": "sometimes"}, "overlap"),
-        ({"overlap": "replace"}, "overlap"),
         ({"misfire": "never"}, "misfire"),
         ({"priority": 101}, "priority"),
         ({"max_attempts": 0}, "max_attempts"),

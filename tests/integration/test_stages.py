@@ -13,14 +13,17 @@ from cronoq_django.errors import Fenced
 from cronoq_django.leader.election import Election, Identity
 from cronoq_django.leader.fence import Fence
 from cronoq_django.leader.stage import Stage
+from cronoq_django.leader.stages.admit import Admit
 from cronoq_django.leader.stages.fire import Fire
+from cronoq_django.leader.stages.pause import Pause
 from cronoq_django.leader.stages.plan import Plan
 from cronoq_django.leader.stages.prune import Prune
 from cronoq_django.leader.stages.rescue import Rescue
 from cronoq_django.leader.stages.stage import StageRuns
 from cronoq_django.leader.stages.sync import Sync
 from cronoq_django.models import Attempt, Job, JobRevision, JobState, Leader, Pool, Run, Script
-from cronoq_django.models.choices import Reason, Status
+from cronoq_django.models.choices import Outcome, Reason, Status
+from cronoq_django.models.ids import uuid7
 from cronoq_django.store import runs
 from cronoq_django.store.jobs import list_jobs, pause_job, resume_job, run_job_now, upsert_job
 from cronoq_django.store.session import connect, transaction
@@ -423,3 +426,97 @@ def test_a_planted_job_is_set_aside_and_in_nobodys_way(leading: Fence, columns: 
     upsert_job("bad", args=[1], kwargs={}, kind="manual", timezone="UTC")
     step(Plan(), leading)
     assert JobState.objects.get(job=bad).error == ""
+
+
+def slots_of(job: Job) -> list[tuple[str, str]]:
+    """Status and reason of a job's runs, the oldest slot first."""
+    return list(Run.objects.filter(job=job).order_by("scheduled_for").values_list("status", "reason"))
+
+
+def fire_late(job: Job, leading: Fence, *, slots: int) -> None:
+    """Let so many slots of a ten-second job pass, and fire."""
+    step(Plan(), leading)
+    make_due(job, ago=timedelta(seconds=10 * slots - 5))
+    step(Fire(), leading)
+
+
+def end(*ids: Any) -> None:
+    with connection.cursor() as cursor:
+        worker = uuid7()
+        claimed = runs.claim_runs(cursor, worker=worker, pool="default", limit=99, lease=timedelta(seconds=9))
+        done = [one for one in claimed if not ids or one.id in ids]
+        succeeded = [
+            runs.Completion(id=one.id, claim=one.claim, outcome=Outcome.SUCCEEDED, status=Status.SUCCEEDED)
+            for one in done
+        ]
+        runs.complete_runs(cursor, succeeded)
+
+
+@pytest.mark.parametrize("columns", [{"overlap": "queue"}, {"overlap": "skip"}])
+def test_runs_wait_until_their_job_has_room(leading: Fence, columns: dict[str, Any]) -> None:
+    job = make_job(misfire="all", concurrency=2, **columns)
+    fire_late(job, leading, slots=6)
+    statuses = [status for status, _ in slots_of(job)]
+    assert statuses[:2] == ["queued", "queued"]
+    assert statuses.count("blocked") == (4 if columns["overlap"] == "queue" else 3)  # the newest, on time, is skipped
+    assert step(Admit(), leading) == 0
+    end()
+    assert step(Admit(), leading) == 2
+    assert [status for status, _ in slots_of(job)][:4] == ["succeeded", "succeeded", "queued", "queued"]
+    assert step(Admit(), leading) == 0
+
+
+def test_the_newest_replaces_the_others_waiting_and_running(leading: Fence) -> None:
+    job = make_job(overlap="replace")
+    fire_late(job, leading, slots=1)
+    with connection.cursor() as cursor:
+        (running,) = runs.claim_runs(cursor, worker=uuid7(), pool="default", limit=1, lease=timedelta(seconds=9))
+    make_due(job, ago=timedelta(seconds=1))
+    step(Fire(), leading)
+    make_due(job, ago=timedelta(0))
+    step(Fire(), leading)
+    assert [status for status, _ in slots_of(job)] == ["running", "blocked", "blocked"]
+    stage = Admit()
+    assert step(stage, leading) == stage.batch
+    assert step(stage, leading) == 0
+    assert slots_of(job) == [("running", ""), ("cancelled", "replaced"), ("blocked", "")]
+    assert Run.objects.get(pk=running.id).cancel_requested_at is not None
+    with connection.cursor() as cursor:
+        cancelled = runs.Completion(
+            id=running.id, claim=running.claim, outcome=Outcome.CANCELLED, status=Status.CANCELLED, reason="requested"
+        )
+        runs.complete_runs(cursor, [cancelled])
+    assert step(stage, leading) == 1
+    assert [status for status, _ in slots_of(job)] == ["cancelled", "cancelled", "queued"]
+
+
+def test_what_waits_for_room_is_cancelled_with_its_job(leading: Fence) -> None:
+    job = make_job(overlap="queue", misfire="all")
+    fire_late(job, leading, slots=3)
+    job.delete()
+    step(Plan(), leading)
+    assert set(Run.objects.values_list("status", "reason")) == {("cancelled", "job_deleted")}
+    assert step(Admit(), leading) == 0
+
+
+def test_a_job_is_paused_by_its_failure_and_resumed_as_if_that_had_not_been(leading: Fence) -> None:
+    job, other = make_job(pause_on_failure=True), make_job("other")
+    for one in (job, other):
+        fire_late(one, leading, slots=1)
+    assert step(Pause(), leading) == 0
+    with connection.cursor() as cursor:
+        claimed = runs.claim_runs(cursor, worker=uuid7(), pool="default", limit=9, lease=timedelta(seconds=9))
+        failed = [
+            runs.Completion(
+                id=one.id, claim=one.claim, outcome=Outcome.FAILED, status=Status.FAILED, reason=Reason.ERROR
+            )
+            for one in claimed
+        ]
+        runs.complete_runs(cursor, failed)
+    assert step(Pause(), leading) == 1
+    job.refresh_from_db()
+    other.refresh_from_db()
+    assert (job.enabled, other.enabled) == (False, True)
+    assert JobRevision.objects.filter(job=job).first().changed_by == "cronoq:pause_on_failure"  # type: ignore[union-attr]
+    resume_job(job.pk)
+    assert step(Pause(), leading) == 0

@@ -2,13 +2,11 @@
 
 from cronoq_django.models import choices
 from cronoq_django.schedules import Misfire, Overlap
-from cronoq_django.tasks import decorators
 
 
 def test_policies_of_schedules_and_of_columns() -> None:
     assert set(choices.Misfire.values) == {policy.value for policy in Misfire}
     assert set(choices.Overlap.values) == {policy.value for policy in Overlap}
-    assert set(decorators.MISFIRES) == set(choices.Misfire.values)
 
 
 def test_every_ended_state_but_success_has_reasons() -> None:

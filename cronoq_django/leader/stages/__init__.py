@@ -3,7 +3,9 @@
 from datetime import datetime
 
 from cronoq_django.leader.stage import Stage
+from cronoq_django.leader.stages.admit import Admit
 from cronoq_django.leader.stages.fire import Fire
+from cronoq_django.leader.stages.pause import Pause
 from cronoq_django.leader.stages.plan import Plan
 from cronoq_django.leader.stages.prune import Prune
 from cronoq_django.leader.stages.quarantine import Quarantine
@@ -15,4 +17,15 @@ from cronoq_django.leader.stages.workers import Workers
 
 def all_stages(*, declared_at: datetime) -> list[Stage]:
     """Every duty in order. `declared_at`: when this process registered, which dates its declarations."""
-    return [Sync(declared_at), Plan(), Fire(), StageRuns(), Quarantine(), Rescue(), Workers(), Prune()]
+    return [
+        Sync(declared_at),
+        Pause(),
+        Plan(),
+        Fire(),
+        StageRuns(),
+        Admit(),
+        Quarantine(),
+        Rescue(),
+        Workers(),
+        Prune(),
+    ]

@@ -89,7 +89,8 @@ def fire(row: dict[str, Any], problem: str = "") -> Firing:
 
 
 def _newest(decision: Decision) -> datetime | None:
-    return max([*decision.fire, *(skipped.slot for skipped in decision.skipped)], default=None)
+    slots = [*decision.fire, *decision.wait, *(skipped.slot for skipped in decision.skipped)]
+    return max(slots, default=None)
 
 
 def _runs(row: dict[str, Any], decision: Decision) -> list[runs.NewRun]:
@@ -108,8 +109,9 @@ def _runs(row: dict[str, Any], decision: Decision) -> list[runs.NewRun]:
         "backoff": row["backoff"],
     }
     fired = [
-        runs.NewRun(scheduled_for=slot, due_at=jittered(row["job_id"], slot, row["jitter"]), **common)
-        for slot in decision.fire
+        runs.NewRun(scheduled_for=slot, due_at=jittered(row["job_id"], slot, row["jitter"]), status=status, **common)
+        for status, chosen in ((None, decision.fire), (Status.BLOCKED, decision.wait))
+        for slot in chosen
     ]
     skipped = [
         runs.NewRun(

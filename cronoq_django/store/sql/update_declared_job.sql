@@ -12,13 +12,13 @@ WITH stale AS MATERIALIZED (
               AND (job.script, job.args::text, job.kwargs::text, job.kind, job.cron, job.timezone, job.every,
                    job.anchor, job.run_at, job.starts_at, job.ends_at, job.jitter, job.dst_gap, job.dst_repeat,
                    job.pool, job.priority, job.timeout, job.max_attempts, job.backoff::text, job.concurrency,
-                   job.overlap, job.misfire, job.misfire_window, job.misfire_limit, job.description)
+                   job.overlap, job.misfire, job.misfire_window, job.misfire_limit, job.pause_on_failure, job.description)
                   IS DISTINCT FROM
                   (%(script)s, %(args)s, %(kwargs)s, %(kind)s, %(cron)s, %(timezone)s, %(every)s::interval,
                    %(anchor)s::timestamptz, %(run_at)s::timestamptz, %(starts_at)s::timestamptz,
                    %(ends_at)s::timestamptz, %(jitter)s::interval, %(dst_gap)s, %(dst_repeat)s, %(pool)s,
                    %(priority)s, %(timeout)s::interval, %(max_attempts)s, %(backoff)s::text, %(concurrency)s,
-                   %(overlap)s, %(misfire)s, %(misfire_window)s::interval, %(misfire_limit)s, %(description)s))
+                   %(overlap)s, %(misfire)s, %(misfire_window)s::interval, %(misfire_limit)s, %(pause_on_failure)s, %(description)s))
     FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE cronoq_job AS job SET
@@ -28,7 +28,7 @@ UPDATE cronoq_job AS job SET
     jitter = %(jitter)s::interval, dst_gap = %(dst_gap)s, dst_repeat = %(dst_repeat)s, pool = %(pool)s,
     priority = %(priority)s, timeout = %(timeout)s::interval, max_attempts = %(max_attempts)s,
     backoff = %(backoff)s::json, concurrency = %(concurrency)s, overlap = %(overlap)s, misfire = %(misfire)s,
-    misfire_window = %(misfire_window)s::interval, misfire_limit = %(misfire_limit)s, description = %(description)s,
+    misfire_window = %(misfire_window)s::interval, misfire_limit = %(misfire_limit)s, pause_on_failure = %(pause_on_failure)s, description = %(description)s,
     declared_at = %(declared_at)s,
     enabled = CASE WHEN job.declared_at IS NULL THEN %(enabled)s ELSE job.enabled END
 FROM stale

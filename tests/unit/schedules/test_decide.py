@@ -189,17 +189,32 @@ class TestOverlap:
         assert len(decision.skipped) == 3
         assert decision.next_slot == self.due + timedelta(seconds=15)
 
-    @pytest.mark.parametrize("overlap", ["queue", "allow", "replace"])
-    def test_the_other_policies_fire_all(self, overlap: str) -> None:
-        assert len(self.decide(7, overlap=overlap).fire) == 3
+    def test_allow_fires_all(self) -> None:
+        assert len(self.decide(7, overlap="allow").fire) == 3
+
+    @pytest.mark.parametrize("overlap", ["queue", "replace"])
+    def test_what_has_no_room_waits(self, overlap: str) -> None:
+        decision = self.decide(7, overlap=overlap)
+        assert (len(decision.fire), len(decision.wait), decision.skipped) == (0, 3, ())
+        assert decision.explanation == (
+            f"3 slots made to wait for room: 7 unfinished, concurrency=1 (overlap={overlap})"
+        )
+        some = self.decide(1, overlap=overlap, concurrency=3)
+        assert (len(some.fire), len(some.wait)) == (2, 1)
 
     def test_many_are_recorded_together(self) -> None:
+        decision = self.decide(1, schedule=every(seconds=1, anchor=utc("2026-01-01T08:59:55")))
+        assert [(entry.slot, entry.reason, entry.count) for entry in decision.skipped] == [(self.now, "overlap", 13)]
+
+    def test_slots_to_be_made_up_for_wait_for_each_other_instead_of_being_skipped(self) -> None:
+        """Asked to make up for all, a job that was also not to overlap dropped all but the first."""
         late = replace(MINUTELY, overlap="skip", misfire="all", misfire_limit=50)
-        decision = decide(late, utc("2026-01-01T09:01"), utc("2026-01-01T11:00:30"))
+        decision = decide(late, utc("2026-01-01T09:01"), utc("2026-01-01T11:00:03"))
         assert decision.fire == (utc("2026-01-01T10:11"),)
+        assert decision.wait == tuple(utc("2026-01-01T10:12") + k * MINUTE for k in range(48))
         assert [(entry.slot, entry.reason, entry.count) for entry in decision.skipped] == [
             (utc("2026-01-01T10:10"), "misfire", 70),
-            (utc("2026-01-01T11:00"), "overlap", 49),
+            (utc("2026-01-01T11:00"), "overlap", 1),  # this one is on time
         ]
 
 
