@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cronoq_django.schedules import cron as cron
     from cronoq_django.schedules import every as every
     from cronoq_django.schedules import manual as manual
+    from cronoq_django.schedules import preview as preview
     from cronoq_django.tasks.context import current_run as current_run
     from cronoq_django.tasks.decorators import job as job
     from cronoq_django.tasks.decorators import task as task
@@ -33,6 +34,7 @@ _HOMES = {
     "every": "schedules",
     "job": "tasks.decorators",
     "manual": "schedules",
+    "preview": "schedules",
     "task": "tasks.decorators",
 }
 

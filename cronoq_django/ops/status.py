@@ -7,11 +7,12 @@ from django.db.models.functions import Now
 
 from cronoq_django.models import Coordinator, JobState, Leader, LeaderTerm, Run, Stage, Worker
 from cronoq_django.models.choices import OPEN
+from cronoq_django.schedules.zones import tz_release
 from cronoq_django.store.session import alias_of
 
 
 def status(*, using: str | None = None) -> dict[str, Any]:
-    """Leader, standbys, stages, workers, queues and jobs with errors, as plain values; times are aware, in UTC."""
+    """Leader, standbys, stages, workers, queues, jobs with errors, this host's tz data; times are aware, in UTC."""
     alias = alias_of(using)
     queues = Run.objects.using(alias).filter(status__in=OPEN).values("pool", "status")
     return {
@@ -33,6 +34,7 @@ def status(*, using: str | None = None) -> dict[str, Any]:
         "jobs_with_errors": list(
             JobState.objects.using(alias).exclude(error="").values("job__name", "error").order_by("job__name")
         ),
+        "tz_data": tz_release(),
     }
 
 

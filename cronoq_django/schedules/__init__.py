@@ -17,6 +17,7 @@ from .jitter import jittered
 from .misfire import PUNCTUAL, Misfire
 from .once import At, Manual, at, manual
 from .overlap import Overlap
+from .preview import Preview, preview
 from .schedule import Schedule
 from .zones import zone
 
@@ -30,6 +31,7 @@ __all__ = [
     "Manual",
     "Misfire",
     "Overlap",
+    "Preview",
     "Schedule",
     "ScheduleError",
     "Skipped",
@@ -41,5 +43,6 @@ __all__ = [
     "first_slot",
     "jittered",
     "manual",
+    "preview",
     "zone",
 ]

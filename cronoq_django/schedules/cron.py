@@ -101,9 +101,27 @@ class Cron(Schedule):
         return minute.startswith("*") or hour.startswith("*")
 
     @property
+    def zone(self) -> ZoneInfo:
+        """The time zone itself."""
+        return zone(self.timezone)
+
+    @property
+    def gap(self) -> str:
+        """What becomes of local times that are skipped: "shift" or "skip"."""
+        return self.dst_gap or ("skip" if self.wildcard else "shift")
+
+    @property
+    def repeat(self) -> str:
+        """At which of two occurrences of a local time the slot is: "first", "last" or "both"."""
+        return self.dst_repeat or ("both" if self.wildcard else "first")
+
+    def missing_before(self, slot: datetime) -> list[datetime]:
+        """The named local times for which a slot stands in because clocks skipped them; the first and the last."""
+        return dst.missing_before(LocalTimes(self.expression), self.zone, slot) if self.gap == "shift" else []
+
+    @property
     def _terms(self) -> tuple[dst.Times, ZoneInfo, str, str]:
-        gap, repeat = ("skip", "both") if self.wildcard else ("shift", "first")
-        return LocalTimes(self.expression), zone(self.timezone), self.dst_gap or gap, self.dst_repeat or repeat
+        return LocalTimes(self.expression), self.zone, self.gap, self.repeat
 
 
 def cron(expression: str, *, timezone: str = "UTC", dst_gap: str = "", dst_repeat: str = "") -> Cron:

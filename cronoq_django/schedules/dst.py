@@ -102,6 +102,15 @@ def walk_back(times: Times, zone: ZoneInfo, gap: str, repeat: str, before: datet
         clear_from, clear_until = local, opens
 
 
+def missing_before(times: Times, zone: ZoneInfo, instant: datetime) -> list[datetime]:
+    """The first and the last of `times` in the gap that ends at `instant`; none if no gap ends there."""
+    for span in _spans(zone, instant.year):
+        if span.start == instant and span.left < span.opens:
+            first, last = next(times.forward(span.left), AFTER_ALL), next(times.backward(span.opens), BEFORE_ALL)
+            return sorted({first, last}) if first < span.opens else []
+    return []
+
+
 def _second_after(moment: datetime, offset: timedelta) -> datetime:
     """The first whole local second strictly later than `moment`."""
     return moment.replace(microsecond=0, tzinfo=None) + offset + SECOND

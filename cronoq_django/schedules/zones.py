@@ -1,8 +1,11 @@
 """Time zones by name, the same names on every host."""
 
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
-from zoneinfo import ZoneInfo, available_timezones
+from importlib import import_module
+from pathlib import Path
+from zoneinfo import TZPATH, ZoneInfo, available_timezones
 
 from .errors import ScheduleError
 
@@ -14,6 +17,20 @@ HOST_ACCIDENTS = frozenset({"Factory", "localtime", "posixrules"})
 def names() -> frozenset[str]:
     """Every name that `zone` accepts: those of the tz database as installed, without directories and host settings."""
     return frozenset(available_timezones() - HOST_ACCIDENTS)
+
+
+@cache
+def tz_release() -> str:
+    """Which tz data is in use: its release, and whether it is the system's or the `tzdata` package's."""
+    for folder in map(Path, TZPATH):
+        if (folder / "Europe" / "London").exists():
+            with suppress(OSError):
+                first = (folder / "tzdata.zi").read_text(encoding="ascii", errors="replace").partition("\n")[0]
+                return f"{first.removeprefix('# version ')} ({folder})"
+            return f"unknown release ({folder})"
+    with suppress(ImportError):
+        return f"{import_module('tzdata').IANA_VERSION} (the tzdata package)"
+    return "none"
 
 
 def zone(name: str) -> ZoneInfo:

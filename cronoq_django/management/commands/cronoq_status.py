@@ -45,6 +45,7 @@ class Command(ClusterCommand):
             say(f"Stage     {_stage(stage)}")
         for job in found["jobs_with_errors"]:
             say(f"Job       {job['job__name']}: {job['error']}")
+        say(f"Tz data   {found['tz_data']}")
 
 
 def _leader(leader: dict[str, Any] | None) -> str:
