@@ -1,9 +1,8 @@
 """Jobs: when what is due, what became of it, and changing it."""
 
 import logging
-from collections.abc import Iterator
 from contextlib import nullcontext
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from typing import Any
 
 from django.contrib import admin, messages
@@ -20,14 +19,15 @@ from cronoq_django import registry
 from cronoq_django.admin.display import NOTHING, badge, column, in_zone, json_text, link, moment, problem
 from cronoq_django.admin.filters import PoolFilter
 from cronoq_django.admin.job_form import JobForm, JsonText
-from cronoq_django.admin.page import AT_ONCE, Page
+from cronoq_django.admin.job_pages import JobPages
+from cronoq_django.admin.page import AT_ONCE
 from cronoq_django.admin.run import PAYLOAD, RunAdmin, badge_and_reason, short
 from cronoq_django.conf import conf
 from cronoq_django.errors import CronoqError
 from cronoq_django.models import Job, JobRevision, Pool, Run
 from cronoq_django.models.choices import Source, Trigger
 from cronoq_django.models.fields import CleanTextField, JsonField
-from cronoq_django.schedules import ScheduleError, Terms, first_slot, zone
+from cronoq_django.schedules import ScheduleError, preview, zone
 from cronoq_django.schedules.zones import names as zone_names
 from cronoq_django.store.jobs import acting, pause_job, resume_job, run_job_now
 
@@ -39,7 +39,7 @@ LAST = Run.objects.filter(job=OuterRef("pk"), trigger=Trigger.SLOT).order_by("-s
 
 
 @admin.register(Job)
-class JobAdmin(Page):
+class JobAdmin(JobPages):
     """People change jobs here; what the scheduler remembers of them is shown beside, and never posted."""
 
     form = JobForm
@@ -224,10 +224,12 @@ class JobAdmin(Page):
         if stored is None:
             return
         context["job"], context["state"] = stored, getattr(stored, "state", None)
+        context["may_run"] = self.has_run_permission(request)
         context["words"], context["by_code"] = self.schedule_words(stored), stored.source == Source.CODE
         context["next_slot"], context["last_slot"] = self.next_slot(stored), self.last_slot(stored)
         try:
-            context["slots"] = [in_zone(slot, zone_of(stored)) for slot in next_slots(stored.terms, timezone.now())]
+            coming = preview(stored.terms, timezone.now(), count=5)
+            context["slots"] = [(in_zone(one.slot, zone_of(stored)), one.note) for one in coming]
         except Exception as error:  # as in the list
             context["slots_problem"] = str(error)
         if request.user.has_perm("cronoq.view_run"):
@@ -242,16 +244,6 @@ def zone_of(job: Job) -> tzinfo | None:
         return zone(job.timezone)
     except ScheduleError:
         return None
-
-
-def next_slots(terms: Terms, after: datetime, count: int = 5) -> Iterator[datetime]:
-    """The next slots, within the job's start and end."""
-    for _number in range(count):
-        slot = first_slot(terms, after)
-        if slot is None:
-            return
-        yield slot
-        after = slot
 
 
 def recent_runs(job: Job, site: admin.AdminSite) -> list[Any]:

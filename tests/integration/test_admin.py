@@ -786,10 +786,10 @@ def test_the_page_of_a_job_previews_its_slots_around_a_clock_change(
     job = make_job(timezone="America/New_York", ends_at=datetime(2025, 3, 10, 12, tzinfo=UTC))
     monkeypatch.setattr("django.utils.timezone.now", lambda: datetime(2025, 3, 7, 12, tzinfo=UTC))
     slots = client.get(url("job_change", job.pk)).context["slots"]
-    assert [re.sub(r"<[^>]*>", "", slot) for slot in slots] == [
-        "2025-03-08 02:30 EST 2025-03-08 07:30Z",
-        "2025-03-09 03:00 EDT 2025-03-09 07:00Z",
-        "2025-03-10 02:30 EDT 2025-03-10 06:30Z",
+    assert [(re.sub(r"<[^>]*>", "", slot), note) for slot, note in slots] == [
+        ("2025-03-08 02:30 EST 2025-03-08 07:30Z", ""),
+        ("2025-03-09 03:00 EDT 2025-03-09 07:00Z", "02:30 does not exist on this day: fires at 03:00"),
+        ("2025-03-10 02:30 EDT 2025-03-10 06:30Z", ""),
     ]
 
 
