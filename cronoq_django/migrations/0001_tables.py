@@ -473,6 +473,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='job',
+            index=models.Index(condition=models.Q(('source', 'code')), fields=['id'], name='cronoq_job_of_code'),
+        ),
+        migrations.AddIndex(
+            model_name='job',
             index=models.Index(condition=models.Q(('enabled', True), ('pause_on_failure', True)), fields=['id'], name='cronoq_job_pausing'),
         ),
         migrations.AddIndex(

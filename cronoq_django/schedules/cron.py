@@ -97,8 +97,7 @@ class Cron(Schedule):
     @property
     def wildcard(self) -> bool:
         """Whether the text of the minute or hour starts with `*`, so that the schedule goes on while clocks change."""
-        *_, minute, hour, _, _, _ = _spelt(self.expression).split()
-        return minute.startswith("*") or hour.startswith("*")
+        return _is_wildcard(self.expression)
 
     @property
     def zone(self) -> ZoneInfo:
@@ -160,6 +159,12 @@ def _spelt(expression: str) -> str:
         except KeyError:
             raise ScheduleError(f"{expression} is none of {', '.join(ALIASES)}", field="cron") from None
     return expression.upper()
+
+
+@lru_cache(maxsize=4096)
+def _is_wildcard(expression: str) -> bool:
+    *_, minute, hour, _, _, _ = _spelt(expression).split()
+    return minute.startswith("*") or hour.startswith("*")
 
 
 def _number(text: str) -> str:

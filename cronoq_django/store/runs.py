@@ -188,13 +188,13 @@ def take_back_from(cursor: Cursor, worker: UUID, *, limit: int = 1000) -> dict[U
 
 def rescue(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> dict[UUID, Status]:
     """Take back runs whose lease ran out: queued again, or failed as lost if that was the last attempt."""
-    rows = run(tx, "take_back_runs", worker=None, limit=limit, now=now)
+    rows = run(tx, "take_back_runs", worker=None, limit=limit, now=now or tx.now)
     return {row[0]: Status(row[1]) for row in rows}
 
 
 def stage(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> int:
     """Queue the scheduled runs that are due; how many."""
-    return int(run(tx, "stage_runs", limit=limit, now=now)[0][0])
+    return int(run(tx, "stage_runs", limit=limit, now=now or tx.now)[0][0])
 
 
 def admit(tx: FencedTransaction, *, limit: int) -> int:

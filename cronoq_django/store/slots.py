@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from cronoq_django.models import Job
 from cronoq_django.models.fields import TEXT_LIMIT
 from cronoq_django.models.ids import uuid7
 from cronoq_django.registry import DeclaredJob
@@ -50,18 +49,9 @@ class KnownScript:
     doc: str
 
 
-def as_job(row: dict[str, Any]) -> Job:
-    """A Job object for a row of `due_jobs` or `jobs_to_plan`: for its schedule and terms, never to be saved."""
-    names = {field.attname for field in Job._meta.concrete_fields}
-    return Job(
-        id=row["job_id"],
-        **{name: value for name, value in row.items() if name in names and name not in ("args", "kwargs", "backoff")},
-    )
-
-
 def due_jobs(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> list[dict[str, Any]]:
     """Lock the states of due jobs, and read their jobs."""
-    return records(tx, "due_jobs", limit=limit, now=now)
+    return records(tx, "due_jobs", limit=limit, now=now or tx.now)
 
 
 def write_states(tx: FencedTransaction, fired: Sequence[Fired]) -> None:

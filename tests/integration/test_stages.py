@@ -1,5 +1,7 @@
 """The leader's stages, run by hand on a real session: plan, fire, stage, rescue, sync, prune."""
 
+import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -27,6 +29,7 @@ from cronoq_django.models.ids import uuid7
 from cronoq_django.store import runs
 from cronoq_django.store.jobs import list_jobs, pause_job, resume_job, run_job_now, upsert_job
 from cronoq_django.store.session import connect, transaction
+from cronoq_django.store.statements import statement
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -520,3 +523,41 @@ def test_a_job_is_paused_by_its_failure_and_resumed_as_if_that_had_not_been(lead
     assert JobRevision.objects.filter(job=job).first().changed_by == "cronoq:pause_on_failure"  # type: ignore[union-attr]
     resume_job(job.pk)
     assert step(Pause(), leading) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "params"),
+    [
+        ("due_jobs", "cronoq_job_state_due", {}),
+        ("stage_runs", "cronoq_run_scheduled", {}),
+        ("admit_runs", "cronoq_run_blocked", {}),
+        ("replaced_runs", "cronoq_run_job_open", {}),
+        ("pause_failing", "cronoq_job_pausing", {}),
+        ("next_due", "cronoq_job_state_due", {}),
+        ("disable_gone_jobs", "cronoq_job_of_code", {"silence": timedelta(seconds=30)}),
+        ("plan_known_again", "cronoq_job_state_error", {"known": [], "silence": timedelta(seconds=30)}),
+    ],
+)
+def test_a_round_with_nothing_to_do_reads_no_whole_table(
+    leading: Fence, name: str, index: str, params: dict[str, Any]
+) -> None:
+    """With 100,000 jobs, each tick read all their states, since clock_timestamp() is volatile and used no index."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO cronoq_job (id, name, script, args, kwargs, kind, cron) "
+            "SELECT gen_random_uuid(), n::text, 'x', '[]', '{}', 'cron', '* * * * *' FROM generate_series(1, 3000) AS n"
+        )
+        cursor.execute(
+            "INSERT INTO cronoq_job_state (job_id, partition, planned_revision, next_run_at, epoch) "
+            "SELECT id, 0, 1, clock_timestamp() + interval '1 day', 1 FROM cronoq_job"
+        )
+        later = timezone.now() + timedelta(days=1)
+        runs.insert_runs(cursor, [runs.NewRun(script="x", due_at=later) for _ in range(3000)])
+        cursor.execute("ANALYZE cronoq_job, cronoq_job_state, cronoq_run")
+        values = {"limit": 500, "now": timezone.now(), **params}
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {statement(name)}", values)
+        (found,) = cursor.fetchone()
+    plan = json.dumps(found, indent=1)
+    assert index in plan
+    for table in ("cronoq_job", "cronoq_job_state", "cronoq_run"):
+        assert not re.search(rf'"Seq Scan", [^{{}}]*"Relation Name": "{table}"', plan), plan

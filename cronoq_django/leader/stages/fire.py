@@ -15,6 +15,7 @@ from cronoq_django.errors import CronoqError
 from cronoq_django.leader.stage import Stage
 from cronoq_django.leader.stages import decode
 from cronoq_django.models.choices import Status, Trigger
+from cronoq_django.models.job import terms_of
 from cronoq_django.schedules import Decision, ScheduleError, decide, jittered
 from cronoq_django.store import runs, slots
 from cronoq_django.store.leadership import FencedTransaction
@@ -68,7 +69,7 @@ def fire(row: dict[str, Any], problem: str = "") -> Firing:
     if problem:
         return slots.Fired(job_id=job_id, next_run_at=None, error=problem), []
     try:
-        decision = decide(slots.as_job(row).terms, due, now, open_runs=row["open_runs"])
+        decision = decide(terms_of(row), due, now, open_runs=row["open_runs"])
     except ScheduleError as error:
         return slots.Fired(job_id=job_id, next_run_at=None, error=f"{error.field}: {error}"), []
     except Exception as error:  # whatever is wrong with a job is that job's trouble

@@ -12,6 +12,7 @@ from typing import Any
 from cronoq_django.leader.stage import Stage
 from cronoq_django.leader.stages import decode
 from cronoq_django.models.choices import Kind, Reason
+from cronoq_django.models.job import terms_of
 from cronoq_django.schedules import ScheduleError, first_slot
 from cronoq_django.store import runs, slots
 from cronoq_django.store.leadership import FencedTransaction
@@ -64,7 +65,7 @@ def plan(row: dict[str, Any], problem: str = "") -> slots.Plan:
     if not row["enabled"]:
         return planned.without("Paused.")
     try:
-        terms = slots.as_job(row).terms
+        terms = terms_of(row)
     except ScheduleError as error:
         return planned.set_aside(f"{error.field}: {error}")
     if problem:

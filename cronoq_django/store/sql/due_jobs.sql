@@ -1,5 +1,6 @@
 -- Lock the states of due jobs and read their jobs. The job itself is not locked: somebody's open edit must not stop
--- its firing. A state planned for another schedule revision waits for `plan`; one with an error waits for an edit.
+-- its firing. `now` is a constant to the planner: compared with clock_timestamp(), which is volatile, no index was used,
+-- and each tick read the states of all jobs. A state planned for another schedule revision waits for `plan`; one with an error waits for an edit.
 -- Locks: the states, skipping those another coordinator holds. Relies on: cronoq_job_state_due, cronoq_run_job_open.
 SELECT state.job_id, state.next_run_at, state.last_slot, state.missed_count, state.skipped_count,
        job.name, job.revision, job.script, job.args::text AS args, job.kwargs::text AS kwargs,
@@ -9,9 +10,9 @@ SELECT state.job_id, state.next_run_at, state.last_slot, state.missed_count, sta
        job.misfire_limit,
        (SELECT count(*) FROM cronoq_run AS run
         WHERE run.job_id = state.job_id AND run.status IN ('blocked', 'scheduled', 'queued', 'running')) AS open_runs,
-       coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+       %(now)s::timestamptz AS now
 FROM cronoq_job_state AS state JOIN cronoq_job AS job ON job.id = state.job_id
-WHERE state.next_run_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+WHERE state.next_run_at <= %(now)s::timestamptz
   AND state.error = '' AND state.planned_revision = job.schedule_revision AND job.enabled
 ORDER BY state.next_run_at, state.job_id
 LIMIT %(limit)s

@@ -4,7 +4,7 @@
 WITH due AS MATERIALIZED (
     SELECT id
     FROM cronoq_run
-    WHERE status = 'scheduled' AND due_at <= coalesce(%(now)s::timestamptz, clock_timestamp())
+    WHERE status = 'scheduled' AND due_at <= %(now)s::timestamptz
     ORDER BY due_at
     LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
