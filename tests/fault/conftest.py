@@ -10,8 +10,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+import psutil
 import pytest
 from django.db import connections
+
+from .pgbouncer import pgbouncer  # noqa: F401  (a fixture)
+from .server import own_server, server  # noqa: F401  (fixtures)
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,6 +62,11 @@ class Process:
 
     def wait(self, seconds: float = 20) -> int:
         return self._process.wait(seconds)
+
+    @property
+    def memory(self) -> int:
+        """Its resident size, in bytes."""
+        return int(psutil.Process(self.pid).memory_info().rss)
 
     @property
     def is_alive(self) -> bool:

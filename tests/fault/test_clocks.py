@@ -5,7 +5,6 @@ Decisions use the database's clock, pauses the monotonic one: processes whose ow
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -22,36 +21,13 @@ from django.utils import timezone
 from cronoq_django.models import Attempt, Run, Worker
 from tests import tasks
 
+from .clock import Clock, needs_a_compiler
 from .conftest import Fleet
 from .test_leaders import assert_one_run_a_slot, epoch, every_second, fired_since
 
-pytestmark = [
-    pytest.mark.fault,
-    pytest.mark.django_db(transaction=True),
-    pytest.mark.skipif(
-        not (sys.platform == "linux" and shutil.which("cc")), reason="no C compiler, or no Linux: clocks can't be faked"
-    ),
-]
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True), needs_a_compiler]
 
 SECOND = timedelta(seconds=1)
-
-
-class Clock:
-    """The wall clock of some processes, off by seconds that can be changed while they run."""
-
-    def __init__(self, folder: Path, name: str = "clock") -> None:
-        self._file = folder / name
-        library = folder / "clock.so"
-        if not library.exists():
-            source = Path(__file__).with_name("clock.c")
-            subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source), "-ldl"], check=True)
-        self.set(0)
-        self.environment = {"LD_PRELOAD": str(library), "CLOCK_FILE": str(self._file)}
-
-    def set(self, seconds: int) -> None:
-        new = self._file.with_suffix(".new")
-        new.write_text(str(seconds))
-        new.replace(self._file)
 
 
 def test_the_clock_is_faked(tmp_path: Path) -> None:
