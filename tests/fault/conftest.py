@@ -49,6 +49,10 @@ class Process:
         """To the command itself."""
         self._process.send_signal(number)
 
+    def signal_all(self, number: int) -> None:
+        """To the whole group: supervisor, children and all."""
+        os.killpg(self.pid, number)
+
     def kill(self) -> None:
         """SIGKILL to the whole group: supervisor, children and all."""
         with suppress(ProcessLookupError):
