@@ -27,8 +27,8 @@ class Fenced(CronoqError):  # noqa: N818
     """Another leader took over: this one's transaction was rolled back and it must step down."""
 
 
-class Pooled(CronoqError):  # noqa: N818
-    """A leader can't lead through a connection that a pooler hands from one transaction to another."""
+class CannotLead(CronoqError):  # noqa: N818
+    """Nobody can lead over this way to the database: it goes through a pooler, or to another cluster."""
 
 
 class NotFound(CronoqError):  # noqa: N818

@@ -6,13 +6,16 @@ runs. Nothing in a row is imported blindly.
 
 import hashlib
 import inspect
+import sys
 from dataclasses import dataclass, field
 from importlib import import_module
+from importlib.machinery import PathFinder
 from typing import Any
 
 from django.apps import apps
 from django.utils.module_loading import autodiscover_modules
 
+from cronoq_django.compat import DjangoTask
 from cronoq_django.conf import conf
 from cronoq_django.errors import Quarantined
 
@@ -98,15 +101,34 @@ def describe(task: Any) -> RegisteredScript:
     return RegisteredScript(name, task, inspect.Signature(bare))
 
 
-def is_known(name: str) -> bool:
-    """Whether the script of that name is known already, without looking for it."""
-    return name in _scripts
+def missing(name: str) -> str:
+    """Why there can be no script of that name here; empty if there is one, or may be, for all that is known without
+    importing anything: the leader must not hang in somebody's module."""
+    module_name, _, attribute = name.rpartition(".")
+    if name in _scripts:
+        return ""
+    if not _is_installed(module_name):
+        return f"unknown script {name!r}: it is not registered, and is in no installed app"
+    if (module := sys.modules.get(module_name)) is not None:
+        return (
+            "" if _is_task(vars(module).get(attribute)) else f"unknown script {name!r}: {module_name} has no such task"
+        )
+    parent = module_name
+    while parent not in sys.modules:
+        parent, _, child = parent.rpartition(".")
+    path = getattr(sys.modules[parent], "__path__", None)
+    spec = None if path is None else PathFinder.find_spec(f"{parent}.{child}", path)
+    return "" if spec is not None else f"unknown script {name!r}: there is no module {parent}.{child}"
 
 
 def find(name: str) -> RegisteredScript:
     """The script of that name. Raises Quarantined if it is not known and no installed app has a Task there."""
     if name not in _scripts:
-        _scripts[name] = describe(_import(name))
+        task = _import(name)
+        try:
+            _scripts[name] = describe(task)
+        except (TypeError, ValueError) as error:  # a function without a signature
+            raise Quarantined(f"unknown script {name!r}: {error}") from error
     return _scripts[name]
 
 
@@ -120,13 +142,21 @@ def autodiscover() -> None:
 def _import(name: str) -> Any:
     """A row may name a Task that no `tasks` module imported: look for it, in installed apps' packages only."""
     module_name, _, attribute = name.rpartition(".")
-    packages = tuple(config.name for config in apps.get_app_configs())
-    if not any(module_name == package or module_name.startswith(f"{package}.") for package in packages):
+    if not _is_installed(module_name):
         raise Quarantined(f"unknown script {name!r}: it is not registered, and is in no installed app")
     try:
         found = getattr(import_module(module_name), attribute)
-    except (Exception, SystemExit) as error:  # whatever a module raises when it is imported is this row's trouble only
+    except BaseException as error:  # whatever a module raises when it is imported is this row's trouble only
         raise Quarantined(f"unknown script {name!r}: {type(error).__name__}: {error}") from error
-    if not (hasattr(found, "func") and hasattr(found, "module_path")):
+    if not _is_task(found):
         raise Quarantined(f"unknown script {name!r}: that is no task")
     return found
+
+
+def _is_installed(module_name: str) -> bool:
+    packages = (config.name for config in apps.get_app_configs())
+    return any(module_name == package or module_name.startswith(f"{package}.") for package in packages)
+
+
+def _is_task(found: Any) -> bool:
+    return isinstance(found, DjangoTask) and callable(found.func)

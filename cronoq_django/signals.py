@@ -8,5 +8,5 @@ receivers: keep them short. One that raises is logged and harms nothing.
 
 from django.dispatch import Signal
 
-leadership_gained = Signal()  # leader, epoch: after the predecessor's work was recovered
+leadership_gained = Signal()  # leader, epoch: the epoch is raised; the predecessor's work is recovered next
 leadership_lost = Signal()  # leader, epoch, reason: resigned, fenced, or without the database

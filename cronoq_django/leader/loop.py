@@ -16,15 +16,16 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from cronoq_django.conf import conf
-from cronoq_django.errors import Fenced, Pooled, Unavailable
+from cronoq_django.errors import CannotLead, Fenced, Unavailable
 from cronoq_django.leader.election import Election, Identity
 from cronoq_django.leader.fence import Fence
 from cronoq_django.leader.recovery import Recovery
-from cronoq_django.leader.stage import Stage
+from cronoq_django.leader.stage import LONGEST_THOUGHT, Stage
 from cronoq_django.leader.stages import all_stages
 from cronoq_django.models.choices import CoordinatorStatus
 from cronoq_django.signals import leadership_gained, leadership_lost
-from cronoq_django.store import leadership, slots
+from cronoq_django.store import leadership
+from cronoq_django.store.slots import Look
 
 logger = logging.getLogger("cronoq.leader")
 
@@ -36,7 +37,7 @@ RESIGNED = "resigned: the process was stopped"
 
 
 class Leader:
-    """A leader-command process: leads, or stands by. `run()` returns after `stop()`; what else ends it is `Pooled`,
+    """A leader-command process: leads, or stands by. `run()` returns after `stop()`; what else ends it is `CannotLead`,
     raised when the way to the database is one on which nobody can lead."""
 
     def __init__(self, alias: str) -> None:
@@ -63,7 +64,7 @@ class Leader:
             begun = time.monotonic()
             try:
                 self._take_part()
-            except Pooled:
+            except CannotLead:
                 raise
             except Fenced as error:
                 logger.warning("Stepping down: %s", error)
@@ -117,10 +118,11 @@ class Leader:
         heart = _Heart(election, fence, recovery, stages)
         while not self._stopping:
             heart.beat()
+            work = fence.look()
             for stage in stages:
-                if stage.is_due() and not self._stopping:
+                if stage.is_due(work.stages) and not self._stopping:
                     self._run_stage(stage, fence, heart, recovery)
-            election.wait(self._sleep(fence, stages))
+            election.wait(self._sleep(fence.look(), stages))
         with fence.transaction() as tx:
             leadership.close_term(tx, ended=RESIGNED)
         election.register(CoordinatorStatus.STOPPED)
@@ -137,7 +139,7 @@ class Leader:
                     done = stage.step(tx)
                 rows += done
                 again = done >= stage.batch
-                if not stage.prompt or self._stopping or time.monotonic() > begun + heart.ttl / 10:
+                if not stage.prompt or self._stopping or time.monotonic() > begun + heart.budget:
                     break
                 heart.beat()
         except Fenced:
@@ -155,14 +157,14 @@ class Leader:
         stage.ran(rows=rows, duration=duration, error=error, again=again and not error)
         recovery.ran(stage, rows=rows, again=again)
 
-    def _sleep(self, fence: Fence, stages: Sequence[Stage]) -> float:
+    def _sleep(self, work: Look, stages: Sequence[Stage]) -> float:
         """Seconds until the next thing to do."""
-        with fence.transaction() as tx:
-            due = slots.seconds_until_due(tx)
-        # What is due already was handled this round, or is held elsewhere, or fails: soon, but not at once.
-        self._late = self._late + 1 if due is not None and due <= 0 else 0
-        until_due = LONGEST_SLEEP if due is None else due if due > 0 else 0.05 * 2 ** min(self._late, 5)
-        return min(LONGEST_SLEEP, until_due, *(stage.seconds_until_due() for stage in stages))
+        # What is still there to do was handled this round, or is held elsewhere, or fails: soon, but not at once.
+        self._late = self._late + 1 if work.stages else 0
+        soon: list[float] = [0.05 * 2 ** min(self._late, 5)] if work.stages else []
+        if work.seconds is not None and work.seconds > 0:
+            soon.append(work.seconds)
+        return min([LONGEST_SLEEP, *soon, *(stage.seconds_until_due() for stage in stages if not stage.prompt)])
 
     def _patience(self) -> float:
         """For how many seconds of the database's silence a session is trusted: a little less than the TTL, when the
@@ -186,6 +188,7 @@ class _Heart:
         self._stages = stages
         self._next = 0.0
         self.ttl = election.ttl.total_seconds()
+        self.budget = min(self.ttl / 10, 2 * LONGEST_THOUGHT)  # seconds, of a stage in a round
 
     def beat(self) -> None:
         """Beat if it is time. Raises Fenced or Unavailable."""

@@ -1,7 +1,7 @@
 """Stage: the shape of a leader's duty."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
@@ -12,6 +12,7 @@ from cronoq_django.store.leadership import FencedTransaction
 Row = TypeVar("Row")
 
 LONGEST_RETRY = 5.0  # seconds
+LONGEST_THOUGHT = 0.5  # seconds, in one step; a stage has twice that for all its steps in a round
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,15 +46,17 @@ class Stage:
     def in_time(self, rows: Sequence[Row]) -> Iterator[Row]:
         """The first of `rows`, as many as fit into a step. A transaction that thinks for too long is ended by the
         server, and the leadership with it: after days away, 100 jobs with their missed minutes took that long."""
-        until = time.monotonic() + conf().leader_ttl.total_seconds() / 20
+        until = time.monotonic() + min(conf().leader_ttl.total_seconds() / 20, LONGEST_THOUGHT)
         for number, row in enumerate(rows):
             if number and time.monotonic() > until:
                 return
             yield row
 
-    def is_due(self) -> bool:
-        """Whether it belongs into this round. One that failed waits longer each time, prompt or not."""
-        return (self.prompt and not self.failures) or time.monotonic() >= self._due
+    def is_due(self, work: Collection[str]) -> bool:
+        """Whether it belongs into this round: a prompt one if it is among those that have `work`, another if its
+        interval has passed. One that failed waits longer each time, prompt or not."""
+        has_come = time.monotonic() >= self._due
+        return self.name in work and (has_come or not self.failures) if self.prompt else has_come
 
     def seconds_until_due(self) -> float:
         """Seconds until its own interval has passed."""

@@ -103,7 +103,7 @@ class Migration(migrations.Migration):
                 ('overlap', cronoq_django.models.fields.CleanTextField(choices=[('skip', 'skip the slot'), ('queue', 'wait for the earlier run'), ('allow', 'run beside it'), ('replace', 'cancel the earlier run')], db_default='skip', default='skip', max_length=10, verbose_name='overlap')),
                 ('misfire', cronoq_django.models.fields.CleanTextField(choices=[('skip', 'skip them'), ('latest', 'run the newest once'), ('all', 'run them all, up to the limit')], db_default='latest', default='latest', max_length=10, verbose_name='missed slots')),
                 ('misfire_window', cronoq_django.models.fields.SpanField(blank=True, help_text='Slots missed by more than this are not made up for.', null=True, verbose_name='missed within')),
-                ('misfire_limit', models.PositiveIntegerField(db_default=10, default=10, help_text='Missed slots made up for at once.', validators=[django.core.validators.MinValueValidator(1)], verbose_name='at most')),
+                ('misfire_limit', models.PositiveIntegerField(db_default=10, default=10, help_text='Missed slots made up for at once.', validators=[django.core.validators.MinValueValidator(1), django.core.validators.MaxValueValidator(1000)], verbose_name='at most')),
                 ('pause_on_failure', models.BooleanField(db_default=False, default=False, verbose_name='pause on failure')),
                 ('declared_at', models.DateTimeField(blank=True, editable=False, null=True)),
                 ('revision', models.PositiveIntegerField(db_default=0, default=0, editable=False, verbose_name='revision')),
@@ -380,7 +380,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('concurrency__gte', 1), ('max_attempts__gte', 1), ('misfire_limit__gte', 1), ('priority__range', (-100, 100))), name='cronoq_job_numbers'),
+            constraint=models.CheckConstraint(condition=models.Q(('concurrency__gte', 1), ('max_attempts__gte', 1), ('misfire_limit__range', (1, 1000)), ('priority__range', (-100, 100))), name='cronoq_job_numbers'),
         ),
         migrations.AddConstraint(
             model_name='job',
@@ -483,6 +483,10 @@ class Migration(migrations.Migration):
             model_name='jobstate',
             index=models.Index(condition=models.Q(('error', ''), _negated=True), fields=['job'], name='cronoq_job_state_error'),
         ),
+        migrations.AddConstraint(
+            model_name='jobstate',
+            constraint=models.CheckConstraint(condition=models.Q(('last_slot__range', (datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.timezone.utc), datetime.datetime(9999, 12, 31, 0, 0, tzinfo=datetime.timezone.utc))), ('next_run_at__range', (datetime.datetime(1900, 1, 1, 0, 0, tzinfo=datetime.timezone.utc), datetime.datetime(9999, 12, 31, 0, 0, tzinfo=datetime.timezone.utc)))), name='cronoq_job_state_times'),
+        ),
         migrations.AddIndex(
             model_name='jobstate',
             index=models.Index(condition=models.Q(('next_run_at__isnull', False)), fields=['next_run_at'], name='cronoq_job_state_due'),
@@ -581,7 +585,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('attempts__gte', 0), ('max_attempts__gte', 1), ('priority__range', (-100, 100))), name='cronoq_run_numbers'),
+            constraint=models.CheckConstraint(condition=models.Q(('attempts__range', (0, 1000000000)), ('max_attempts__gte', 1), ('priority__range', (-100, 100))), name='cronoq_run_numbers'),
         ),
         migrations.AddIndex(
             model_name='attempt',

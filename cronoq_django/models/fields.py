@@ -18,6 +18,7 @@ from cronoq_django.errors import LONGEST_DELAY
 # Beyond these years some zone's local time overflows, and the driver can't read the row; nor can it read 'infinity'.
 EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
 LATEST = datetime(9998, 12, 31, tzinfo=UTC)
+END = datetime(9999, 12, 31, tzinfo=UTC)  # slots may come up to here
 LONGEST = LONGEST_DELAY
 
 # A text bound of ours, in characters: an error of several megabytes helps nobody and makes every page heavy.

@@ -21,7 +21,18 @@ from cronoq_django.errors import Quarantined
 from cronoq_django.models.choices import DstGap, DstRepeat, Kind, Misfire, Overlap, Source
 from cronoq_django.models.fields import EARLIEST, LATEST, LONGEST, CleanTextField, JsonField, MomentField, SpanField
 from cronoq_django.models.ids import uuid7
-from cronoq_django.schedules import Backoff, Schedule, ScheduleError, Terms, at, cron, every, manual, zone
+from cronoq_django.schedules import (
+    MOST_FIRED,
+    Backoff,
+    Schedule,
+    ScheduleError,
+    Terms,
+    at,
+    cron,
+    every,
+    manual,
+    zone,
+)
 
 
 class RandomUUID(models.Func):
@@ -157,7 +168,7 @@ class Job(models.Model):
         _("at most"),
         default=10,
         db_default=10,
-        validators=[MinValueValidator(1)],
+        validators=[MinValueValidator(1), MaxValueValidator(MOST_FIRED)],
         help_text=_("Missed slots made up for at once."),
     )
     pause_on_failure = models.BooleanField(_("pause on failure"), default=False, db_default=False)
@@ -209,7 +220,7 @@ class Job(models.Model):
                     priority__range=(-100, 100),
                     max_attempts__gte=1,
                     concurrency__gte=1,
-                    misfire_limit__gte=1,
+                    misfire_limit__range=(1, MOST_FIRED),
                 ),
             ),
             # What a driver can't read, 'infinity' for one, would stop the leader at this row.

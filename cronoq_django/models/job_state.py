@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
-from cronoq_django.models.fields import CleanTextField
+from cronoq_django.models.fields import EARLIEST, END, CleanTextField
 from cronoq_django.models.job import Job
 
 
@@ -54,6 +54,14 @@ class JobState(models.Model):
             models.Index(name="cronoq_job_state_error", fields=["job"], condition=~models.Q(error="")),
             models.Index(
                 name="cronoq_job_state_due", fields=["next_run_at"], condition=models.Q(next_run_at__isnull=False)
+            ),
+        )
+
+        # What a driver can't read would stop the leader at this row.
+        constraints = (
+            models.CheckConstraint(
+                name="cronoq_job_state_times",
+                condition=models.Q(next_run_at__range=(EARLIEST, END), last_slot__range=(EARLIEST, END)),
             ),
         )
 

@@ -179,7 +179,7 @@ class Run(models.Model):
             models.CheckConstraint(name="cronoq_run_key_hash", condition=Q(key_held=False) | Q(key_hash__isnull=False)),
             models.CheckConstraint(
                 name="cronoq_run_numbers",
-                condition=Q(priority__range=(-100, 100), attempts__gte=0, max_attempts__gte=1),
+                condition=Q(priority__range=(-100, 100), attempts__range=(0, 10**9), max_attempts__gte=1),
             ),
         )
 

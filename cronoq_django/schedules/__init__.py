@@ -14,7 +14,7 @@ from .decide import Decision, Skipped, Terms, decide, first_slot
 from .errors import ScheduleError
 from .every import Every, every
 from .jitter import jittered
-from .misfire import PUNCTUAL, Misfire
+from .misfire import MOST_FIRED, PUNCTUAL, Misfire
 from .once import At, Manual, at, manual
 from .overlap import Overlap
 from .preview import Preview, preview
@@ -22,6 +22,7 @@ from .schedule import Schedule
 from .zones import zone
 
 __all__ = [
+    "MOST_FIRED",
     "PUNCTUAL",
     "At",
     "Backoff",

@@ -7,7 +7,7 @@ from itertools import takewhile
 from typing import Literal
 
 from .errors import ScheduleError
-from .misfire import PUNCTUAL, Misfire, choose
+from .misfire import MOST_FIRED, PUNCTUAL, Misfire, choose
 from .moment import said, utc
 from .overlap import Overlap, admit
 from .schedule import Schedule
@@ -35,9 +35,9 @@ class Terms:
         for field, policy in (("misfire", Misfire), ("overlap", Overlap)):
             if (value := getattr(self, field)) not in list(policy):
                 raise ScheduleError(f"{field} is one of {', '.join(policy)}, not {value!r}", field=field)
-        for field in ("misfire_limit", "concurrency"):
-            if getattr(self, field) < 1:
-                raise ScheduleError(f"{field} must be at least 1", field=field)
+        for field, most in (("misfire_limit", MOST_FIRED), ("concurrency", 2**31)):
+            if not 1 <= getattr(self, field) <= most:
+                raise ScheduleError(f"{field} must be at least 1, and at most {most:,}", field=field)
         for field in ("starts_at", "ends_at"):
             if (moment := getattr(self, field)) is not None:
                 object.__setattr__(self, field, utc(moment, field))

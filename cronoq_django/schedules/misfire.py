@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+MOST_FIRED = 1000
+"""So many late slots can fire together: for more, one job's decision took longer than a leader is waited for."""
 PUNCTUAL = timedelta(seconds=15)
 """A slot noticed within this time is on time and fires under every policy. A grace of a second lost runs 1.8 s late."""
 
@@ -26,7 +28,7 @@ def choose(
 
     Reads no further than that one, so months of missed slots cost nothing here.
     """
-    on_time = PUNCTUAL
+    on_time, limit = PUNCTUAL, min(limit, MOST_FIRED)
     if policy == Misfire.LATEST:
         limit = 1
     elif policy == Misfire.SKIP and window is None:

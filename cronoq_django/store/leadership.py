@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from cronoq_django.errors import Fenced, Pooled, translated
+from cronoq_django.errors import CannotLead, Fenced, translated
 from cronoq_django.models.fields import TEXT_LIMIT, clean_text, dump_json
 from cronoq_django.store.session import Session, changes_backend, transaction
 from cronoq_django.store.statements import Cursor, count, run
@@ -55,7 +55,7 @@ class FencedTransaction:
         with transaction(session) as cursor:
             rows = run(cursor, "fence", epoch=term.epoch, term=term.id)
             if not rows:
-                raise Fenced(f"epoch {term.epoch} is over: {_successor(cursor, term)}")
+                raise Fenced(f"epoch {term.epoch} is over: {successor(cursor, term)}")
             yield cls(cursor, term, rows[0][0])
 
     @contextmanager
@@ -79,7 +79,8 @@ class FencedTransaction:
         return self._cursor.fetchall()
 
 
-def _successor(cursor: Cursor, term: Term) -> str:
+def successor(cursor: Cursor, term: Term) -> str:
+    """Who took over, in words."""
     rows = run(cursor, "who_leads")
     if not rows:
         return "the leader row is gone"
@@ -95,31 +96,39 @@ def try_lock(session: Session) -> bool:
         return bool(run(cursor, "advisory_lock")[0][0])
 
 
-def unlock(session: Session) -> None:
-    """Give the advisory lock back, and wake the standbys."""
+def unlock(session: Session, *, tell: bool = False) -> None:
+    """Give the advisory lock back; `tell` the standbys, who come at once. (One that could not lead and told everybody,
+    itself among them, tried again a thousand times a second.)"""
     with transaction(session) as cursor:
-        run(cursor, "advisory_unlock")
+        run(cursor, "advisory_unlock", tell=tell)
 
 
 def take_over(session: Session, *, coordinator: UUID, host: str, ttl: timedelta) -> Term:
     """Begin a term, holding the lock: raise the epoch.
 
-    Raises Pooled if the session is not one and the same backend, which holds the lock; Unavailable if somebody holds
-    the leader row.
+    Raises CannotLead if the session is not one and the same backend, which holds the lock; Unavailable if somebody
+    holds the leader row.
     """
     term = uuid4()
-    if not changes_backend(session):
+    if not (session.is_pooled and changes_backend(session)):
         with transaction(session) as cursor:
             rows = run(cursor, "take_over", term=term, coordinator=coordinator, host=host, ttl=ttl)
             if rows:
                 return Term(int(rows[0][0]), term)
-    raise Pooled(POOLED)
+    raise CannotLead(POOLED)
 
 
-def path_of(cursor: Cursor) -> str:
-    """The schema in which the cluster of a connection is found, as search_path takes it."""
-    cursor.execute("SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = 'cronoq_leader'::regclass")
-    return str(cursor.fetchall()[0][0])
+def end_lost_leader(session: Session) -> list[tuple[int, str, bool]]:
+    """End the session of the recorded leader if it has had no heartbeat for longer than its TTL: backend, host,
+    whether that could be done."""
+    with transaction(session) as cursor:
+        return [(row[0], row[1], row[2]) for row in run(cursor, "end_lost_leader")]
+
+
+def cluster_of(cursor: Cursor) -> tuple[str, str, int]:
+    """The schema of a connection's cluster as search_path takes it, its database, and the number of its server."""
+    schema, database, system = run(cursor, "cluster_of")[0]
+    return str(schema or ""), str(database), int(system)
 
 
 def row_holders(session: Session) -> list[str]:

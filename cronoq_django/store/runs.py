@@ -225,6 +225,11 @@ def cancel_waiting(
     return [row[0] for row in rows]
 
 
+def any_waiting(cursor: Cursor, job: UUID) -> bool:
+    """Whether a run of the job waits."""
+    return bool(run(cursor, "any_waiting", job=job)[0][0])
+
+
 def request_cancel(cursor: Cursor, ids: Sequence[UUID], *, now: datetime | None = None) -> list[UUID]:
     """Ask that those of the runs that run be cancelled; their ids. Not in one transaction with `cancel_waiting`."""
     return [row[0] for row in run(cursor, "request_cancel", ids=list(ids), now=now)]

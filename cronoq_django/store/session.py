@@ -4,68 +4,86 @@ Not Django's connections: those are closed and reopened as Django sees fit, and 
 would silently be gone. The parameters are the alias's own.
 
 A pooler in transaction mode hands a session from backend to backend, which makes locks, LISTEN and settings mean
-nothing, or worse: a setting would stay with a connection that others get. Such a session is recognized and left bare.
+nothing, or worse: they stay with a connection that others get. Such a session is recognized and left bare.
 """
 
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from datetime import timedelta
 from typing import Any, Self
 
 import psycopg
 from django.db import connections
 from psycopg import sql
+from psycopg.pq import TransactionStatus
 
 from cronoq_django.conf import conf
-from cronoq_django.errors import translated
+from cronoq_django.errors import Unavailable, translated
 from cronoq_django.store.watchdog import Watchdog
 
 logger = logging.getLogger("cronoq")
 
 Row = tuple[Any, ...]
-PATIENT_CONNECT = 5  # seconds: whoever is watched must not be held up longer by a server that can't be reached
-PROOFS = 3  # rounds: a pooler that hands its backends out in turn shows in the second at the latest
+CONNECT_TIMEOUT = 5  # seconds: a stop must not wait longer for a server that can't be reached
+PROOFS = 20  # rounds: with other clients about, a busy pooler looks innocent in half of them
+PROOF_PATIENCE = 2.0  # seconds: a pool with room for one lets the second session wait for the first
+FORMATS = {"TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "postgres"}  # what we read back
 
 
 class _Cursor(psycopg.Cursor[Row]):
-    """Tells the session's watchdog of each answer."""
+    """Tells the session's watchdog of what is asked and answered."""
 
     def execute(self, *args: Any, **kwargs: Any) -> Self:
-        asked_at = time.monotonic()
-        super().execute(*args, **kwargs)
-        if isinstance(self.connection, Session):
-            self.connection.answered(asked_at)
+        assert isinstance(self.connection, Session)  # noqa: S101  (made by it)
+        with self.connection.asking():
+            super().execute(*args, **kwargs)
         return self
 
 
 class Session(psycopg.Connection[Row]):
-    """A connection of ours, in autocommit and READ COMMITTED, whose parameters are known."""
+    """A connection of ours, in autocommit and READ COMMITTED, under the eyes of a watchdog."""
 
-    is_pooled = False  # only known of sessions that were given settings
-    watchdog: Watchdog | None = None
-    reopen: Callable[[], "Session"]  # another one like it
+    params: Mapping[str, Any]
+    patience: Callable[[], float]
+    watchdog: Watchdog
+    is_pooled = False  # whether its backend is not the one that it was connected to
 
     @classmethod
-    def open(cls, params: Mapping[str, Any], patience: Callable[[], float] | None) -> "Session":
-        """One that a watchdog with this patience watches."""
+    def open(cls, params: Mapping[str, Any], patience: Callable[[], float]) -> Self:
+        """Connect. Raises what psycopg raises."""
         session = cls.connect(**params, autocommit=True, prepare_threshold=None, cursor_factory=_Cursor)
         session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        session.reopen = lambda: cls.open(params, patience)
-        if patience is not None:
-            session.watchdog = Watchdog(session.fileno(), patience)
+        session.params, session.patience = params, patience
+        session.watchdog = Watchdog(session.fileno(), patience)
         return session
 
-    def answered(self, asked_at: float) -> None:
-        """The server answered what it was asked at `asked_at` (monotonic)."""
-        if self.watchdog is not None:
-            self.watchdog.answered(asked_at)
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """The server owes an answer until this is over, or until the end of the transaction that it is a part of."""
+        self.watchdog.asked_at = asked_at = time.monotonic()
+        try:
+            yield
+        finally:
+            in_transaction = self.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.ACTIVE)
+            self.watchdog.asked_at = time.monotonic() if in_transaction else None
+        self.watchdog.answered_at = asked_at
+
+    def settle(self, settings: Mapping[str, str]) -> None:
+        """Make these settings for the session, whose backend is its own. Raises what psycopg raises."""
+        self.prepare_threshold = 5
+        for setting, value in settings.items():
+            try:
+                self.execute("SELECT set_config(%s, %s, false)", (setting, value))
+            except psycopg.errors.InvalidParameterValue:
+                # Not to be had on the server's platform; any other setting is, whatever the platform.
+                if setting != "client_connection_check_interval":
+                    raise
 
     def close(self) -> None:
         """End the session, and all that it holds."""
-        if self.watchdog is not None:
-            self.watchdog.end()
+        self.watchdog.end()
         super().close()
 
 
@@ -75,73 +93,69 @@ def connect(
     name: str,
     dsn: str = "",
     settings: Mapping[str, str] | None = None,
-    patience: Callable[[], float] | None = None,
+    patience: Callable[[], float] = lambda: float("inf"),
 ) -> Session:
     """Open a session to the cluster of a database alias. Raises Unavailable.
 
     `name` is shown as application_name; `dsn` replaces the alias's parameters; `settings` are set for the session,
-    unless a pooler hands it around (then `is_pooled`); `patience` is a watchdog's.
+    unless a pooler is in between (then `is_pooled`); `patience`: how many seconds an answer may take.
     """
     wrapper = connections[alias]
     params: dict[str, Any] = {"conninfo": dsn} if dsn else dict(wrapper.get_connection_params())
     for django_only in ("cursor_factory", "context", "prepare_threshold"):
         params.pop(django_only, None)
-    params["application_name"] = name
-    if patience is not None:
-        params["connect_timeout"] = PATIENT_CONNECT
-    params.setdefault("connect_timeout", 10)
+    # A role's own client_encoding made one job with an ł in its name a reason to plan none.
+    params |= {"application_name": name, "connect_timeout": CONNECT_TIMEOUT, "client_encoding": "UTF8"}
     with translated():
         session = Session.open(params, patience)
         try:
-            if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
-                session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-            # Clusters share a database: pg_stat_activity should say which of them a session works for.
-            session.execute(
-                "SELECT set_config('TimeZone', 'UTC', false), "
-                "set_config('application_name', %s || coalesce(' in ' || current_schema(), ''), false)",
-                (name,),
-            )
-            if settings is not None:
-                _settle(session, settings)
+            # A pooler answers with a backend's number of its own making, or with that of another backend.
+            session.is_pooled = session.info.backend_pid != _backend(session.cursor())
+            if not session.is_pooled:
+                if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
+                    session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
+                # Clusters share a database: pg_stat_activity should say which of them a session works for.
+                session.execute(
+                    "SELECT set_config('application_name', %s || coalesce(' in ' || current_schema(), ''), false)",
+                    (name,),
+                )
+                session.settle({**FORMATS, **(settings or {})})
         except BaseException:
             session.close()
             raise
     return session
 
 
-def _settle(session: Session, settings: Mapping[str, str]) -> None:
-    session.is_pooled = changes_backend(session)
-    if session.is_pooled:
-        return
-    session.prepare_threshold = 5
-    for setting, value in settings.items():
-        try:
-            session.execute("SELECT set_config(%s, %s, false)", (setting, value))
-        except psycopg.errors.InvalidParameterValue:
-            # Not to be had on the server's platform; any other setting is, whatever the platform.
-            if setting != "client_connection_check_interval":
-                raise
-
-
 def changes_backend(session: Session) -> bool:
     """Whether a pooler gives this session another backend when somebody else is served. Raises Unavailable.
 
     The backend must stay the same while a second session has a transaction open, and the one after that. (With nobody
-    else there, a pooler hands the same backend out every time: an idle one passed 250 transactions.)
+    else there, a pooler hands the same backend out every time: an idle one passed 250 transactions.) True also if the
+    pooler has no room for a second one, or lets nobody have a transaction.
     """
-    backend = _backend(session)
-    with translated(), session.reopen() as another:
-        for _ in range(PROOFS):
-            with transaction(another) as cursor:
-                cursor.execute("SELECT 1")
-                if _backend(session) != backend:
-                    return True
+    session.watchdog.limit = PROOF_PATIENCE
+    begun = time.monotonic()
+    try:
+        with translated(), closing(Session.open(session.params, lambda: PROOF_PATIENCE)) as another:
+            backend = _backend(session.cursor())
+            for _ in range(PROOFS):
+                with transaction(another) as others:
+                    others.execute("SELECT 1")
+                    with transaction(session) as cursor:
+                        if _backend(cursor) != backend:
+                            return True
+    except Unavailable as error:
+        refused = isinstance(error.__cause__, psycopg.errors.ProtocolViolation)
+        if not refused and time.monotonic() < begun + PROOF_PATIENCE:
+            raise
+        return True
+    finally:
+        session.watchdog.limit = float("inf")
     return False
 
 
-def _backend(session: Session) -> int:
-    with transaction(session) as cursor:
-        return int(cursor.execute("SELECT pg_backend_pid()").fetchall()[0][0])
+def _backend(cursor: psycopg.Cursor[Row]) -> int:
+    return int(cursor.execute("SELECT pg_backend_pid()").fetchall()[0][0])
 
 
 def milliseconds(duration: timedelta) -> str:
@@ -177,7 +191,7 @@ def wait(session: Session, timeout: float) -> bool:
 @contextmanager
 def transaction(session: Session) -> Iterator["psycopg.Cursor[Row]"]:
     """A READ COMMITTED transaction on a dedicated session; its cursor. Raises Unavailable."""
-    with translated(), session.transaction(), session.cursor() as cursor:
+    with translated(), session.asking(), session.transaction(), session.cursor() as cursor:
         yield cursor
 
 

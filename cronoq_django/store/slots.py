@@ -1,16 +1,17 @@
 """Slots: what the leader knows of due jobs, and the writing back. All of it fenced."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from cronoq_django.errors import Fenced
 from cronoq_django.models.fields import TEXT_LIMIT
 from cronoq_django.models.ids import uuid7
 from cronoq_django.registry import DeclaredJob
-from cronoq_django.store.leadership import FencedTransaction
-from cronoq_django.store.statements import columns, count, records, run
+from cronoq_django.store.leadership import FencedTransaction, Term, successor
+from cronoq_django.store.statements import Cursor, columns, count, records, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,19 @@ class Fired:
     error: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotRun:
+    """A run of a slot: `status` empty is by `due_at`; else `blocked`, or `skipped` with its reason."""
+
+    id: UUID = field(default_factory=uuid7)
+    job_id: UUID
+    scheduled_for: datetime
+    due_at: datetime
+    status: str = ""
+    reason: str = ""
+    error: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class KnownScript:
     """A script as a process knows it."""
@@ -52,6 +66,12 @@ class KnownScript:
 def due_jobs(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> list[dict[str, Any]]:
     """Lock the states of due jobs, and read their jobs."""
     return records(tx, "due_jobs", limit=limit, now=now or tx.now)
+
+
+def insert_slot_runs(tx: FencedTransaction, made: Sequence[SlotRun]) -> None:
+    """Make the runs of slots, with what their jobs say now."""
+    if made:
+        run(tx, "insert_slot_runs", epoch=tx.term.epoch, **columns(made, error=2000))
 
 
 def write_states(tx: FencedTransaction, fired: Sequence[Fired]) -> None:
@@ -102,10 +122,21 @@ def plan_states(tx: FencedTransaction, plans: Sequence[Plan]) -> None:
         )
 
 
-def seconds_until_due(tx: FencedTransaction) -> float | None:
-    """Seconds until the next slot or scheduled run is due (negative when late), None when nothing is planned."""
-    value = run(tx, "next_due")[0][0]
-    return None if value is None else float(value)
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What a leader has to do: the prompt stages that have work, and seconds until there is more (None: never)."""
+
+    stages: frozenset[str]
+    seconds: float | None
+
+
+def look(cursor: Cursor, term: Term) -> Look:
+    """Look whether there is work; reads only, so without a fence. Raises Fenced if the term is over."""
+    leads, plan, fire, stage, admit, seconds = run(cursor, "look", epoch=term.epoch, term=term.id)[0]
+    if not leads:
+        raise Fenced(f"epoch {term.epoch} is over: {successor(cursor, term)}")
+    found = {"plan": plan, "fire": fire, "stage": stage, "admit": admit}
+    return Look(frozenset(name for name, has_work in found.items() if has_work), seconds)
 
 
 def sync_job(tx: FencedTransaction, declared: DeclaredJob, *, declared_at: datetime) -> bool:

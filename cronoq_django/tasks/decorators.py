@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from cronoq_django import registry
 from cronoq_django.models.fields import dump_json
-from cronoq_django.schedules import At, Backoff, Cron, Every, Misfire, Overlap, Schedule
+from cronoq_django.schedules import MOST_FIRED, At, Backoff, Cron, Every, Misfire, Overlap, Schedule
 from cronoq_django.tasks.task import MAX_ATTEMPTS, Task, duration
 
 
@@ -95,9 +95,9 @@ def job(
     for option, value, allowed in (("overlap", overlap, Overlap), ("misfire", misfire, Misfire)):
         if value not in list(allowed):
             raise ValueError(f"job {name!r}: {option} must be one of {', '.join(allowed)}, not {value!r}")
-    for option, number in (("concurrency", concurrency), ("misfire_limit", misfire_limit)):
-        if number < 1:
-            raise ValueError(f"job {name!r}: {option} must be at least 1, not {number!r}")
+    for option, number, most in (("concurrency", concurrency, 2**31 - 1), ("misfire_limit", misfire_limit, MOST_FIRED)):
+        if not 1 <= number <= most:
+            raise ValueError(f"job {name!r}: {option} must be from 1 to {most:,}, not {number!r}")
 
     def wrap(made: Task) -> Task:
         registry.describe(made).bind(list(args), dict(kwargs or {}))

@@ -35,6 +35,7 @@ from cronoq_django.worker.claimer import Claimer
 from cronoq_django.worker.completer import Completer, Finished
 from cronoq_django.worker.executor import CancelledByRequest, Execution, Executor, TimedOut
 from cronoq_django.worker.orphan import exit_with_parent
+from cronoq_django.worker.sessions import ANSWER, session_settings
 from cronoq_django.worker.wakeup import Wakeup
 
 logger = logging.getLogger("cronoq.worker")
@@ -92,9 +93,7 @@ class Child:
             os._exit(0)  # tasks that outlive the grace must not hold the process
 
     def _connect(self) -> Session:
-        session = connect(
-            self._alias, name="cronoq worker", settings={"statement_timeout": "30s", "lock_timeout": "10s"}
-        )
+        session = connect(self._alias, name="cronoq worker", settings=session_settings(), patience=lambda: ANSWER)
         try:
             listen(session, *(f"pool:{pool}" for pool in self._pools))
             self._introduce(session)

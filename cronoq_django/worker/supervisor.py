@@ -36,6 +36,7 @@ from cronoq_django.store.runs import renew_leases, take_back_from
 from cronoq_django.store.session import Session, connect, transaction
 from cronoq_django.store.workers import heartbeat_worker
 from cronoq_django.worker.orphan import exit_with_parent
+from cronoq_django.worker.sessions import ANSWER, HURRIED_ANSWER, session_settings
 from cronoq_django.worker.spawn import child_main
 
 logger = logging.getLogger("cronoq.worker")
@@ -179,7 +180,7 @@ class Supervisor:
             return
         if self._session is None:
             self._session = connect(
-                self._alias, name="cronoq supervisor", settings={"statement_timeout": "10s", "lock_timeout": "5s"}
+                self._alias, name="cronoq supervisor", settings=session_settings(), patience=self._patience
             )
         for child in self._children:
             if not child.is_frozen:
@@ -206,6 +207,9 @@ class Supervisor:
             child.is_draining = True
             self._processes -= 1  # it is not to be replaced
             child.tell("drain", conf().grace.total_seconds())
+
+    def _patience(self) -> float:
+        return HURRIED_ANSWER if self._signals else ANSWER
 
     def _disconnect(self) -> None:
         if self._session is not None:

@@ -23,7 +23,7 @@ from tests import tasks
 
 from .clock import Clock, needs_a_compiler
 from .conftest import Fleet
-from .test_leaders import assert_one_run_a_slot, epoch, every_second, fired_since
+from .slots import assert_one_run_a_slot, epoch, every_second, fired_since
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True), needs_a_compiler]
 

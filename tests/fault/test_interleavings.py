@@ -16,7 +16,7 @@ from math import comb
 
 import pytest
 
-from cronoq_django.errors import Fenced, Pooled, Unavailable
+from cronoq_django.errors import CannotLead, Fenced, Unavailable
 from cronoq_django.store import statements
 from cronoq_django.store.leadership import FencedTransaction, Term, take_over, try_lock, unlock
 from cronoq_django.store.session import Session, connect, transaction
@@ -211,7 +211,7 @@ class Race:
 
     def _judge(self, leader: Leader, error: BaseException | None) -> None:
         """How a step ended, and whether that may be."""
-        if isinstance(error, NotGotError | Fenced | Pooled) or (isinstance(error, Unavailable) and leader.is_dead):
+        if isinstance(error, NotGotError | Fenced | CannotLead) or (isinstance(error, Unavailable) and leader.is_dead):
             self._tell(leader, type(error).__name__)
             if leader.step.startswith("fence") and not leader.is_dead and leader.term.epoch == self._epoch:
                 self._wrongs.append(f"{leader.name} was fenced out of epoch {self._epoch}, which is its own")

@@ -15,7 +15,7 @@ from django.db.models import F
 from cronoq_django.models import Job, Run
 from cronoq_django.store import upsert_job
 from tests.fault.conftest import Fleet
-from tests.fault.test_leaders import epoch
+from tests.fault.slots import epoch
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 

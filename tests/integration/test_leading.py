@@ -15,7 +15,7 @@ from django.core.management import call_command
 from django.db import connection
 from django.utils import timezone
 
-from cronoq_django.errors import Fenced, Pooled, Unavailable
+from cronoq_django.errors import CannotLead, Fenced, Unavailable
 from cronoq_django.leader.election import Election, Identity
 from cronoq_django.leader.fence import Fence
 from cronoq_django.leader.loop import Leader
@@ -124,7 +124,7 @@ def test_a_transaction_on_another_backend_than_the_one_with_the_lock_is_fenced(l
 def test_without_the_lock_no_epoch_is_raised(leading: Fence) -> None:
     session = connect("default", name="test", settings={})
     try:
-        with pytest.raises(Pooled, match="LEADER_DSN"):
+        with pytest.raises(CannotLead, match="LEADER_DSN"):
             leadership.take_over(session, coordinator=uuid4(), host="h", ttl=SECOND)
     finally:
         session.close()
@@ -159,7 +159,8 @@ def test_a_pooler_is_recognized_by_the_backend_that_changes(monkeypatch: pytest.
         assert not changes_backend(session)
         assert not session.is_pooled
         assert session.prepare_threshold == 5
-        monkeypatch.setattr("cronoq_django.store.session.changes_backend", lambda session: True)
+        monkeypatch.setattr("cronoq_django.store.session._backend", lambda cursor: 7)
+        monkeypatch.setattr("cronoq_django.leader.election.changes_backend", lambda session: True)
         pooled = connect("default", name="test", settings={"statement_timeout": "30s"})
         assert pooled.is_pooled
         listen(pooled, "leader")
@@ -167,7 +168,7 @@ def test_a_pooler_is_recognized_by_the_backend_that_changes(monkeypatch: pytest.
         assert pooled.execute("SHOW statement_timeout").fetchone() == ("0",)
         assert pooled.prepare_threshold is None
         pooled.close()
-        with pytest.raises(Pooled):
+        with pytest.raises(CannotLead):
             Election("default", Identity())
     finally:
         session.close()
@@ -180,14 +181,15 @@ def test_a_setting_that_the_servers_platform_lacks_is_left_out(monkeypatch: pyte
         connect("default", name="test", settings={"statement_timeout": "nonsense"})
 
 
-def test_a_server_that_does_not_answer_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_server_that_owes_an_answer_for_too_long_is_given_up(caplog: pytest.LogCaptureFixture) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        watchdog = Watchdog(ours.fileno(), lambda: 0.5)
-        watchdog.answered(time.monotonic())
-        assert watchdog.is_content
+        watchdog = Watchdog(ours.fileno(), lambda: 0.3)
+        ours.settimeout(1)
+        with pytest.raises(TimeoutError):
+            ours.recv(1)  # nothing was asked, so nothing is missing
+        watchdog.asked_at = time.monotonic()
         assert ours.recv(1) == b""  # waits until it is shut down
-        assert not watchdog.is_content
     assert "has not answered" in caplog.text
 
 
@@ -339,15 +341,17 @@ def test_what_a_term_recovers_is_counted_until_nothing_more_is_found(leading: Fe
 def test_a_failing_stage_comes_later_each_time_and_what_it_said_is_kept_until_noted() -> None:
     stage = Recovering()
     stage.prompt = True
-    assert stage.is_due()
+    work = {stage.name}
+    assert stage.is_due(work)
+    assert not stage.is_due({"another"})
     pauses = []
     for _ in range(8):
         stage.ran(rows=0, duration=SECOND, error="broken", again=False)
-        assert not stage.is_due()
+        assert not stage.is_due(work)
         pauses.append(round(stage.seconds_until_due(), 1))
     assert pauses == [0.5, 1.0, 2.0, 4.0, 5.0, 5.0, 5.0, 5.0]
     stage.ran(rows=2, duration=SECOND / 2, error="", again=False)
-    assert stage.is_due()
+    assert stage.is_due(work)
     assert stage.last is not None
     assert (stage.last.rows, stage.last.duration, stage.last.error) == (2, SECOND, "broken")
 

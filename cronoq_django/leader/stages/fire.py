@@ -11,18 +11,20 @@ import logging
 from datetime import datetime
 from typing import Any
 
-from cronoq_django.errors import CronoqError
+from cronoq_django.errors import CronoqError, Unavailable
 from cronoq_django.leader.stage import Stage
 from cronoq_django.leader.stages import decode
-from cronoq_django.models.choices import Status, Trigger
+from cronoq_django.models.choices import Status
 from cronoq_django.models.job import terms_of
 from cronoq_django.schedules import Decision, ScheduleError, decide, jittered
-from cronoq_django.store import runs, slots
+from cronoq_django.store import slots
 from cronoq_django.store.leadership import FencedTransaction
 
 logger = logging.getLogger("cronoq.leader")
 
-Firing = tuple[slots.Fired, list[runs.NewRun]]
+LARGEST = 8_000_000  # bytes of arguments in one transaction
+
+Firing = tuple[slots.Fired, list[slots.SlotRun]]
 
 
 class Fire(Stage):
@@ -33,13 +35,19 @@ class Fire(Stage):
 
     def step(self, tx: FencedTransaction) -> int:
         due = slots.due_jobs(tx, limit=self.batch)
-        firings = [fire(row, decode.problem(tx, row)) for row in self.in_time(due)]
+        firings: list[Firing] = []
+        size = 0
+        for row in self.in_time(due):
+            firings.append(fire(row, decode.problem(tx, row)))
+            size += row["size"] * len(firings[-1][1])
+            if size > LARGEST:
+                break
         try:
             with tx.savepoint():
                 self._write(tx, firings)
-        except CronoqError:
-            raise
-        except Exception:
+        except Exception as error:
+            if len(firings) == 1 and isinstance(error, CronoqError):
+                raise
             self._write_one_by_one(tx, firings)
         for row, (state, _) in zip(due, firings, strict=False):
             if state.error:
@@ -47,19 +55,23 @@ class Fire(Stage):
         return len(due) if len(firings) == len(due) else self.batch
 
     def _write(self, tx: FencedTransaction, firings: list[Firing]) -> None:
-        runs.insert_runs(tx, [run for _, made in firings for run in made], epoch=tx.term.epoch)
+        slots.insert_slot_runs(tx, [run for _, made in firings for run in made])
         slots.write_states(tx, [state for state, _ in firings])
 
     def _write_one_by_one(self, tx: FencedTransaction, firings: list[Firing]) -> None:
+        """Something in the batch can't be stored, or waits for somebody: one job's trouble, and not the others'."""
         for state, made in firings:
             try:
                 with tx.savepoint():
                     self._write(tx, [(state, made)])
+            except Unavailable as error:  # later; if the session is lost, the next one says so
+                self.trouble = f"job {state.job_id} is put off: {error}"
+                logger.warning("Job %s is put off: %s", state.job_id, error)
             except CronoqError:
                 raise
             except Exception as error:
                 self.trouble = f"job {state.job_id}: {error}"
-                logger.exception("Job %s could not be fired: set aside until it is edited.", state.job_id)
+                logger.exception("Job %s could not be fired: set aside.", state.job_id)
                 slots.write_states(tx, [slots.Fired(job_id=state.job_id, next_run_at=None, error=str(error))])
 
 
@@ -94,30 +106,17 @@ def _newest(decision: Decision) -> datetime | None:
     return max(slots, default=None)
 
 
-def _runs(row: dict[str, Any], decision: Decision) -> list[runs.NewRun]:
-    common = {
-        "trigger": Trigger.SLOT,
-        "job_id": row["job_id"],
-        "job_name": row["name"],
-        "job_revision": row["revision"],
-        "script": row["script"],
-        "args": row["args"],
-        "kwargs": row["kwargs"],
-        "pool": row["pool"],
-        "priority": row["priority"],
-        "timeout": row["timeout"],
-        "max_attempts": row["max_attempts"],
-        "backoff": row["backoff"],
-    }
-    fired = [
-        runs.NewRun(scheduled_for=slot, due_at=jittered(row["job_id"], slot, row["jitter"]), status=status, **common)
-        for status, chosen in ((None, decision.fire), (Status.BLOCKED, decision.wait))
+def _runs(row: dict[str, Any], decision: Decision) -> list[slots.SlotRun]:
+    job = row["job_id"]
+    made = [
+        slots.SlotRun(job_id=job, scheduled_for=slot, due_at=jittered(job, slot, row["jitter"]), status=status)
+        for status, chosen in (("", decision.fire), (Status.BLOCKED, decision.wait))
         for slot in chosen
     ]
     skipped = [
-        runs.NewRun(
-            scheduled_for=one.slot, due_at=one.slot, status=Status.SKIPPED, reason=one.reason, error=one.why, **common
+        slots.SlotRun(
+            job_id=job, scheduled_for=one.slot, due_at=one.slot, status=Status.SKIPPED, reason=one.reason, error=one.why
         )
         for one in decision.skipped
     ]
-    return [*fired, *skipped]
+    return [*made, *skipped]

@@ -9,6 +9,7 @@ import logging
 from datetime import datetime
 from typing import Any
 
+from cronoq_django.errors import CronoqError
 from cronoq_django.leader.stage import Stage
 from cronoq_django.leader.stages import decode
 from cronoq_django.models.choices import Kind, Reason
@@ -36,7 +37,7 @@ class Plan(Stage):
                 slots.add_change(tx, row["job_id"])  # somebody holds its state: later
             else:
                 rows.append(row)
-        plans = [_plan_alone(row, decode.problem(tx, row)) for row in rows]
+        plans = [_plan_alone(tx, row) for row in rows]
         for row, planned in zip(rows, plans, strict=True):
             if planned.error:
                 logger.error("Job %s is set aside: %s", row["name"], planned.error)
@@ -45,15 +46,17 @@ class Plan(Stage):
             cancelled = runs.cancel_waiting(
                 tx, job=job, reason=Reason.JOB_DELETED, error="The job was deleted.", limit=self.batch
             )
-            if len(cancelled) == self.batch:
-                slots.add_change(tx, job)
+            if len(cancelled) == self.batch or runs.any_waiting(tx, job):
+                slots.add_change(tx, job)  # there are more, or somebody holds one
         return len(changed)
 
 
-def _plan_alone(row: dict[str, Any], problem: str) -> slots.Plan:
+def _plan_alone(tx: FencedTransaction, row: dict[str, Any]) -> slots.Plan:
     """Whatever is wrong with a job is that job's trouble."""
     try:
-        return plan(row, problem)
+        return plan(row, decode.problem(tx, row))
+    except CronoqError:
+        raise
     except Exception as error:
         logger.exception("Job %s could not be planned.", row["name"])
         return _Planned(row).set_aside(f"{type(error).__name__}: {error}")

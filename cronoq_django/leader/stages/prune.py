@@ -30,9 +30,9 @@ class Prune(Stage):
 
     def step(self, tx: FencedTransaction) -> int:
         if time.monotonic() >= self._anew_at:
+            slots.prune_history(tx)  # first: one that fails is not to be forgotten for an hour
             self._anew_at = time.monotonic() + ANEW
             self._walked.clear()
-            slots.prune_history(tx)
         for status, kept in conf().retention.items():
             before = tx.now - kept
             removed = runs.prune(

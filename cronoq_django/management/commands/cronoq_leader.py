@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from cronoq_django.conf import conf
-from cronoq_django.errors import Pooled
+from cronoq_django.errors import CannotLead
 from cronoq_django.leader.loop import Leader
 from cronoq_django.management.cluster import ClusterCommand, pool_size
 from cronoq_django.worker.spawn import supervisor_main
@@ -40,7 +40,7 @@ class Command(ClusterCommand):
         workers = _Beside(alias, dict(options["pool"])) if options["pool"] else None
         try:
             leader.run()
-        except Pooled as error:
+        except CannotLead as error:
             raise CommandError(str(error)) from error
         finally:
             if workers is not None:

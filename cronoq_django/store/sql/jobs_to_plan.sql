@@ -1,6 +1,6 @@
 -- The jobs to plan, with what their states say now. No locks on the jobs.
 SELECT job.id AS job_id, job.name, job.enabled, job.schedule_revision, job.schedule_changed_at, job.script,
-       job.args::text AS args, job.kwargs::text AS kwargs,
+       json_typeof(job.args) AS args, json_typeof(job.kwargs) AS kwargs,
        job.kind, job.cron, job.timezone, job.every, job.anchor, job.created_at, job.run_at, job.starts_at, job.ends_at,
        job.jitter, job.dst_gap, job.dst_repeat, job.concurrency, job.overlap, job.misfire, job.misfire_window,
        job.misfire_limit, state.next_run_at, state.last_slot,
