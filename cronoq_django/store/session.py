@@ -28,7 +28,7 @@ logger = logging.getLogger("cronoq")
 Row = tuple[Any, ...]
 CONNECT_TIMEOUT = 5  # seconds: a stop must not wait longer for a server that can't be reached
 PROOFS = 20  # rounds: with other clients about, a busy pooler looks innocent in half of them
-PROOF_PATIENCE = 2.0  # seconds: a pool with room for one lets the second session wait for the first
+PROOF_PATIENCE = 1.0  # seconds: a pool with room for one lets the second session wait for the first
 FORMATS = {"TimeZone": "UTC", "DateStyle": "ISO", "IntervalStyle": "postgres"}  # what we read back
 
 

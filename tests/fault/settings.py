@@ -7,7 +7,7 @@ from example_project.settings import *  # noqa: F403
 env = environ.Env()
 
 CRONOQ = {
-    "IMPORTS": ["tests.tasks"],
+    "IMPORTS": ["tests.tasks", *env.list("CRONOQ_IMPORTS", default=[])],
     "LEADER_DSN": env.str("CRONOQ_LEADER_DSN", default=""),
     "LEADER_TTL": env.float("CRONOQ_LEADER_TTL", default=3.0),
     "LEASE": env.float("CRONOQ_LEASE", default=3.0),

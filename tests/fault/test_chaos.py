@@ -82,7 +82,7 @@ def test_two_minutes_of_chaos_leave_no_slot_out_and_none_twice(
             args=[n],
             overlap="allow",
             misfire="all",
-            misfire_limit=10_000,
+            misfire_limit=1000,
             **when,
         )
         for n, when in enumerate(SCHEDULES)
