@@ -58,9 +58,9 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-            ],
+            ]
         },
-    },
+    }
 ]
 
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
@@ -73,13 +73,7 @@ STATIC_URL = "static/"
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {
-        "line": {"format": "{asctime} {levelname:<7} {process} {name}: {message}", "style": "{"},
-    },
-    "handlers": {
-        "stderr": {"class": "logging.StreamHandler", "formatter": "line"},
-    },
-    "loggers": {
-        "cronoq": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")},
-    },
+    "formatters": {"line": {"format": "{asctime} {levelname:<7} {process} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "loggers": {"cronoq": {"handlers": ["stderr"], "level": env.str("LOG_LEVEL", default="INFO")}},
 }

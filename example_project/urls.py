@@ -4,7 +4,4 @@ from django.contrib import admin
 from django.urls import path
 from django.views.generic import RedirectView
 
-urlpatterns = [
-    path("admin/", admin.site.urls),
-    path("", RedirectView.as_view(pattern_name="admin:index")),
-]
+urlpatterns = [path("admin/", admin.site.urls), path("", RedirectView.as_view(pattern_name="admin:index"))]

@@ -33,6 +33,11 @@ def django_db_setup(django_db_blocker: Any) -> Iterator[None]:
         connection.close()
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest first: begun last, a test of two minutes has the whole run wait for it."""
+    items.sort(key=lambda item: item.get_closest_marker("timeout") is None)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """The one that started the others drops the database, when they have ended."""

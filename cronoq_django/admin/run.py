@@ -49,10 +49,7 @@ class RunAdmin(ReadOnlyPage):
     actions = ("retry", "cancel")
     buttons = {"retry": _("Retry"), "cancel": _("Cancel")}
     fieldsets = (
-        (
-            None,
-            {"fields": ("state", "why", "job_link", "script", "made_by", "retry_link", "parent_link", "tags")},
-        ),
+        (None, {"fields": ("state", "why", "job_link", "script", "made_by", "retry_link", "parent_link", "tags")}),
         (_("When"), {"fields": ("slot", "created", "due", "expires", "started", "finished", "took", "cancel_asked")}),
         (_("Execution"), {"fields": ("tries", "executor", "lease", "pool", "priority", "limit")}),
     )

@@ -9,7 +9,6 @@ from django.db import connections
 from django.db.migrations.executor import MigrationExecutor
 
 from cronoq_django import registry
-from cronoq_django.conf import serve
 from cronoq_django.errors import translated
 from cronoq_django.store.session import alias_of
 
@@ -43,7 +42,6 @@ class ClusterCommand(BaseCommand):
             )
         if not connections[alias].in_atomic_block:  # a test's
             connections[alias].close()
-        serve(alias)
         registry.autodiscover()
         return alias
 

@@ -21,18 +21,7 @@ from cronoq_django.errors import Quarantined
 from cronoq_django.models.choices import DstGap, DstRepeat, Kind, Misfire, Overlap, Source
 from cronoq_django.models.fields import EARLIEST, LATEST, LONGEST, CleanTextField, JsonField, MomentField, SpanField
 from cronoq_django.models.ids import uuid7
-from cronoq_django.schedules import (
-    MOST_FIRED,
-    Backoff,
-    Schedule,
-    ScheduleError,
-    Terms,
-    at,
-    cron,
-    every,
-    manual,
-    zone,
-)
+from cronoq_django.schedules import MOST_FIRED, Backoff, Schedule, ScheduleError, Terms, at, cron, every, manual, zone
 
 
 class RandomUUID(models.Func):

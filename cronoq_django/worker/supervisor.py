@@ -84,6 +84,7 @@ class Supervisor:
         self._children: list[_ChildProcess] = []
         self._dead: list[tuple[UUID, WorkerStatus]] = []  # whose end the database does not know yet
         self._session: Session | None = None
+        self._is_away = False  # the database, when it was last asked
         self._signals = 0
         self._signalled_at = float("-inf")
         self._told = 0  # how many of the signals the children know of
@@ -101,7 +102,8 @@ class Supervisor:
             while (self._processes and not self._signals) or self._children or self._dead:
                 self._tell_children()
                 self._look()
-                if not self._beat_or_put_off() and self._signals and not self._children:
+                self._beat_or_put_off()
+                if self._is_away and self._signals and not self._children:
                     break  # what the dead ran comes back when the leases run out
                 time.sleep(LOOK)
         finally:
@@ -126,8 +128,8 @@ class Supervisor:
         for child in self._children:
             child.tell("drain", grace.total_seconds())
 
-    def _beat_or_put_off(self) -> bool:
-        """Beat if it is time; False if that failed."""
+    def _beat_or_put_off(self) -> None:
+        """Beat if it is time."""
         try:
             self._beat()
         except Unavailable as error:
@@ -135,10 +137,11 @@ class Supervisor:
         except Exception:  # a bug, or tables that a deploy is changing: without us, living children lose their runs
             logger.exception("Leases are not renewed.")
         else:
-            return True
+            return
         self._disconnect()
-        self._next_beat = time.monotonic() + random.uniform(0.5, 1.5)  # noqa: S311
-        return False
+        self._is_away = True
+        # Who is to stop has children to watch, and can't while it waits for a connection.
+        self._next_beat = time.monotonic() + (5.0 if self._signals else random.uniform(0.5, 1.5))  # noqa: S311
 
     def _look(self) -> None:
         """Bury dead children, start missing ones, kill those that outlived the grace."""
@@ -154,7 +157,8 @@ class Supervisor:
             self._dead.append((child.worker, WorkerStatus.LOST if code else WorkerStatus.STOPPED))
             self._children.remove(child)
             child.control.close()
-            self._next_beat = 0.0
+            if not self._is_away:
+                self._next_beat = 0.0
             if time.monotonic() - child.started_at < 1 and not self._signals:
                 time.sleep(random.uniform(0.5, 1.5))  # noqa: S311  (a child that can't start must not spin)
         while not self._signals and len(self._children) < self._processes:
@@ -192,6 +196,7 @@ class Supervisor:
             self._dead.remove((worker, status))
             for run, became in taken_back.items():
                 logger.warning("Run %s was lost with its worker: %s.", run, became)
+        self._is_away = False
         self._next_beat = time.monotonic() + min(conf().lease / 3, LONGEST_HEARTBEAT).total_seconds()
 
     def _renew(self, session: Session, child: _ChildProcess) -> None:

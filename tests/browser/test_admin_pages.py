@@ -120,6 +120,8 @@ def test_no_page_complains(page: Any, rows: dict[str, Any]) -> None:
         "/admin/cronoq/job/add/",
         f"/admin/cronoq/job/{job}/delete/",
         f"/admin/cronoq/job/{job}/history/",
+        f"/admin/cronoq/job/{job}/run/",
+        f"/admin/cronoq/job/{job}/revision/1/",
         "/admin/cronoq/run/?status__exact=failed&within=week",
     ]
     for path in visited:
@@ -144,6 +146,23 @@ def test_buttons_run_pause_retry_and_cancel(page: Any, rows: dict[str, Any]) -> 
     assert not Job.objects.get().enabled
     page.get_by_role("button", name="Resume").click()
     assert Job.objects.get().enabled
+
+
+def test_a_job_is_run_with_other_arguments_and_rolled_back(page: Any, rows: dict[str, Any]) -> None:
+    page.goto(f"/admin/cronoq/job/{rows['job'].pk}/change/")
+    page.get_by_role("link", name="Run with…").click()
+    page.fill("#id_args", "[7]")
+    page.get_by_role("button", name="Run now").click()
+    assert "runs now" in page.text_content(".messagelist")
+    assert Run.objects.get(trigger=Trigger.MANUAL).args == [7]
+
+    Job.objects.update(cron="0 4 * * *", description="Later")
+    page.goto(f"/admin/cronoq/job/{rows['job'].pk}/change/")
+    page.locator(".cronoq-table a", has_text="1").last.click()
+    page.get_by_role("button", name="Roll back to this revision").click()
+    assert "is what it was at revision 1" in page.text_content(".messagelist")
+    job = Job.objects.get()
+    assert (job.cron, job.description, job.revision) == ("30 2 * * *", "", 3)
 
 
 def test_a_job_is_edited(page: Any, rows: dict[str, Any]) -> None:

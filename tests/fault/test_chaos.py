@@ -77,13 +77,7 @@ def test_two_minutes_of_chaos_leave_no_slot_out_and_none_twice(
     record_property("chaos: seed", seed)
     jobs = [
         upsert_job(
-            f"chaos-{n}",
-            script="tests.tasks.add",
-            args=[n],
-            overlap="allow",
-            misfire="all",
-            misfire_limit=1000,
-            **when,
+            f"chaos-{n}", script="tests.tasks.add", args=[n], overlap="allow", misfire="all", misfire_limit=1000, **when
         )
         for n, when in enumerate(SCHEDULES)
     ]

@@ -41,10 +41,7 @@ OUT = re.compile(r"Stepping down(: epoch \d+ is over|, the database is unavailab
 
 @pytest.mark.parametrize("when", ["idle", "in a transaction", "in a transaction that stays stuck"])
 def test_a_frozen_leader_is_replaced_and_writes_nothing_when_it_wakes(
-    fleet: Fleet,
-    wait_until: Callable[..., Any],
-    record_property: Callable[[str, object], None],
-    when: str,
+    fleet: Fleet, wait_until: Callable[..., Any], record_property: Callable[[str, object], None], when: str
 ) -> None:
     """In a transaction: one of its stages waits for a lock on cronoq_run, which the test then lets go, or keeps until
     the leader is replaced (then the successor can't fire yet, but it leads)."""

@@ -36,8 +36,7 @@ def test_slots_around_the_gap(expression: str, zone: str, after: str, expected: 
 
 
 @pytest.mark.parametrize(
-    ("expression", "zone"),
-    [("30 2 * * *", NEW_YORK), ("0 2,3 * * *", NEW_YORK), ("15 1 * * *", "Europe/London")],
+    ("expression", "zone"), [("30 2 * * *", NEW_YORK), ("0 2,3 * * *", NEW_YORK), ("15 1 * * *", "Europe/London")]
 )
 def test_no_day_is_lost_in_three_years(expression: str, zone: str) -> None:
     assert_never_longer(cron(expression, timezone=zone), "2024-01-01", days=1_100, most=25 * HOUR)

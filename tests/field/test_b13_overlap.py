@@ -47,9 +47,7 @@ def test_b13_slots_that_find_it_running_are_recorded_as_skipped(fleet: Fleet, wa
     wait_until(lambda: len(slots(status="succeeded")) >= 2, seconds=20)
     skipped = slots(status="skipped")
     assert len(skipped) >= 2
-    assert {(run.reason, run.error) for run in skipped} == {
-        ("overlap", "1 unfinished, concurrency=1 (overlap=skip)"),
-    }
+    assert {(run.reason, run.error) for run in skipped} == {("overlap", "1 unfinished, concurrency=1 (overlap=skip)")}
     assert_never_two_at_once()
 
 

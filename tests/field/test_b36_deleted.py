@@ -94,7 +94,7 @@ def test_b36_a_deletion_at_the_instant_of_a_tick_fires_once_or_not_at_all(
     fleet: Fleet, wait_until: Callable[..., Any]
 ) -> None:
     fleet.leader()
-    for number in range(20):
+    for number in range(8):
         name = f"brief {number}"
         made = upsert_job(name, script="tests.tasks.add", args=[1], kind="every", every="00:00:01", overlap="allow")
         wait_until(lambda of=made.pk: Run.objects.filter(job=of).exists())

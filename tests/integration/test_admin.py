@@ -300,9 +300,7 @@ def test_a_list_takes_as_many_queries_for_many_rows_as_for_one(client: Client, m
             make_run(Status.SUCCEEDED, trigger=Trigger.SLOT, job=job, scheduled_for=NOW, worker=make_worker())
 
     def queries() -> int:
-        with CaptureQueriesContext(
-            connection,
-        ) as context:
+        with CaptureQueriesContext(connection) as context:
             assert client.get(url(f"{model}_changelist")).status_code == 200
         return len(context)
 

@@ -138,10 +138,7 @@ def test_the_sdist_has_all_that_the_tests_and_readers_need(distributions: tuple[
 
 
 def test_the_wheel_works_in_an_empty_project(
-    distributions: tuple[Path, Path],
-    database: dict[str, Any],
-    tmp_path: Path,
-    wait_until: Callable[..., Any],
+    distributions: tuple[Path, Path], database: dict[str, Any], tmp_path: Path, wait_until: Callable[..., Any]
 ) -> None:
     """Only INSTALLED_APPS, TASKS and DATABASES are edited, and only what the wheel asks for is installed."""
     constraints = tmp_path / "constraints.txt"  # the versions that these tests run with

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from cronoq_django.conf import conf
+from cronoq_django.conf import conf, serve
 from cronoq_django.errors import CannotLead
 from cronoq_django.leader.loop import Leader
 from cronoq_django.management.cluster import ClusterCommand, pool_size
@@ -34,6 +34,7 @@ class Command(ClusterCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = self.prepare(options)
+        serve(alias)
         leader = Leader(alias)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: leader.stop())

@@ -4,6 +4,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
+from cronoq_django.conf import serve
 from cronoq_django.management.cluster import ClusterCommand, pool_size
 from cronoq_django.worker.supervisor import Supervisor
 
@@ -28,6 +29,7 @@ class Command(ClusterCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = self.prepare(options)
+        serve(alias)
         Supervisor(
             alias=alias,
             pools=dict(options["pool"] or [("default", 4)]),

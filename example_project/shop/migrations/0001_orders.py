@@ -36,12 +36,7 @@ class Migration(migrations.Migration):
                 (
                     "status",
                     models.CharField(
-                        choices=[
-                            ("new", "new"),
-                            ("paid", "paid"),
-                            ("invoiced", "invoiced"),
-                            ("shipped", "shipped"),
-                        ],
+                        choices=[("new", "new"), ("paid", "paid"), ("invoiced", "invoiced"), ("shipped", "shipped")],
                         default="new",
                         max_length=10,
                     ),
@@ -57,10 +52,7 @@ class Migration(migrations.Migration):
                 ("number", models.CharField(max_length=50, unique=True)),
                 ("issued_at", models.DateTimeField()),
                 ("sent_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "order",
-                    models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, to="shop.order"),
-                ),
+                ("order", models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, to="shop.order")),
             ],
             options={"ordering": ("-issued_at",)},
         ),
