@@ -26,7 +26,7 @@ from cronoq_django.leader.fence import Fence
 from cronoq_django.models.choices import CoordinatorStatus
 from cronoq_django.models.ids import uuid7
 from cronoq_django.store import leadership
-from cronoq_django.store.session import FORMATS, changes_backend, connect, listen, milliseconds, transaction, wait
+from cronoq_django.store.session import changes_backend, connect, listen, milliseconds, transaction, wait
 
 logger = logging.getLogger("cronoq.leader")
 
@@ -63,7 +63,7 @@ class Election:
                 if changes_backend(self.session):
                     raise CannotLead(leadership.POOLED)
                 with translated():
-                    self.session.settle({**FORMATS, **settings})  # one in session mode
+                    self.session.settle(settings)  # one in session mode
             listen(self.session, "leader")
             self.registered_at = self.register(CoordinatorStatus.STANDBY)
         except BaseException:

@@ -48,6 +48,7 @@ class Session(psycopg.Connection[Row]):
     params: Mapping[str, Any]
     patience: Callable[[], float]
     watchdog: Watchdog
+    own: Mapping[str, str]  # settings that each session of ours has
     is_pooled = False  # whether its backend is not the one that it was connected to
 
     @classmethod
@@ -71,9 +72,9 @@ class Session(psycopg.Connection[Row]):
         self.watchdog.answered_at = asked_at
 
     def settle(self, settings: Mapping[str, str]) -> None:
-        """Make these settings for the session, whose backend is its own. Raises what psycopg raises."""
+        """Make our own and these settings for the session, whose backend is its own. Raises what psycopg raises."""
         self.prepare_threshold = 5
-        for setting, value in settings.items():
+        for setting, value in {**self.own, **settings}.items():
             try:
                 self.execute("SELECT set_config(%s, %s, false)", (setting, value))
             except psycopg.errors.InvalidParameterValue:
@@ -111,15 +112,12 @@ def connect(
         try:
             # A pooler answers with a backend's number of its own making, or with that of another backend.
             session.is_pooled = session.info.backend_pid != _backend(session.cursor())
+            # Clusters share a database: pg_stat_activity should say which of them a session works for.
+            schema = session.execute("SELECT ' in ' || current_schema()").fetchall()[0][0]
+            role = wrapper.settings_dict["OPTIONS"].get("assume_role")
+            session.own = {**FORMATS, "application_name": f"{name}{schema or ''}", **({"role": role} if role else {})}
             if not session.is_pooled:
-                if role := wrapper.settings_dict["OPTIONS"].get("assume_role"):
-                    session.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(role)))
-                # Clusters share a database: pg_stat_activity should say which of them a session works for.
-                session.execute(
-                    "SELECT set_config('application_name', %s || coalesce(' in ' || current_schema(), ''), false)",
-                    (name,),
-                )
-                session.settle({**FORMATS, **(settings or {})})
+                session.settle(settings or {})
         except BaseException:
             session.close()
             raise

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -158,6 +158,18 @@ def test_a_retry_waits_for_its_delay_and_counts(cursor: Any) -> None:
     assert run.attempts == 1
     assert timedelta(minutes=4) < run.due_at - timezone.now() <= timedelta(minutes=5)
     assert Attempt.objects.get().outcome == Outcome.FAILED
+
+
+def test_a_day_is_24_hours_in_a_session_of_any_zone(cursor: Any) -> None:
+    """Behind a pooler the session's zone may be anybody's; a day added there was an hour short, once a year."""
+    add(cursor, a_run())
+    (claimed,) = claim(cursor)
+    cursor.execute("SET TimeZone = 'America/New_York'")
+    completion = failed(claimed, status=Status.QUEUED, reason="", delay=timedelta(days=1))
+    before = datetime(2025, 3, 8, 20, tzinfo=UTC)
+    runs.complete_runs(cursor, [completion], now=before)
+    cursor.execute("SET TimeZone = 'UTC'")
+    assert Run.objects.get().due_at == before + timedelta(days=1)
 
 
 def test_a_release_that_never_began_leaves_no_trace(cursor: Any) -> None:

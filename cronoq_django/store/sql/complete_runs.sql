@@ -35,7 +35,9 @@ WITH given AS (
         claim = NULL,
         lease_expires_at = NULL,
         solo = false,
-        due_at = CASE WHEN ended.status IN ('queued', 'scheduled') THEN ended.now + ended.delay ELSE run.due_at END,
+        due_at = CASE WHEN ended.status IN ('queued', 'scheduled')
+                      -- In seconds: a day added to a timestamp is 23 hours long when the session's zone springs forward.
+                      THEN ended.now + extract(epoch FROM ended.delay) * interval '1 second' ELSE run.due_at END,
         started_at = coalesce(run.started_at, ended.now - ended.took),
         finished_at = CASE WHEN ended.status NOT IN ('queued', 'scheduled') THEN ended.now END,
         key_held = run.key_held AND (ended.status IN ('queued', 'scheduled') OR coalesce(run.key_until > ended.now, false))
