@@ -97,14 +97,14 @@ def test_embedding_code_hears_of_gain_and_loss_and_can_ask(
     run_leader: Callable[[], Leader], told: list[tuple[str, dict[str, Any]]], wait_until: Callable[..., Any]
 ) -> None:
     leader = run_leader()
-    wait_until(lambda: leader.is_leading)
+    wait_until(lambda: leader.is_leading and told)
     assert [(what, said["epoch"]) for what, said in told] == [("gained", 1)]
     with connection.cursor() as cursor:
         cursor.execute("UPDATE cronoq_leader SET epoch = 7, term = gen_random_uuid(), host = 'usurper'")
     wait_until(lambda: len(told) > 1)
     assert (told[1][0], told[1][1]["epoch"], told[1][1]["leader"]) == ("lost", 1, leader)
     assert told[1][1]["reason"] == "epoch 1 is over: usurper took over with epoch 7"
-    wait_until(lambda: leader.is_leading, what="it stands by again, and leads in a new term")
+    wait_until(lambda: leader.is_leading and len(told) > 2, what="it stands by again, and leads in a new term")
     assert (told[2][0], told[2][1]["epoch"]) == ("gained", 8)
     # Its own end is written down by itself, a moment later.
     wait_until(lambda: LeaderTerm.objects.filter(epoch=1).exclude(ended="").exists())
