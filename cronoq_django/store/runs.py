@@ -31,14 +31,10 @@ class NewRun:
     job_id: UUID | None = None
     job_name: str = ""
     job_revision: int | None = None
-    scheduled_for: datetime | None = None
     actor: str = ""
     parent_id: UUID | None = None
     root_id: UUID | None = None
     retry_of_id: UUID | None = None
-    status: str | None = None  # by due_at; else `skipped`, or `blocked`
-    reason: str = ""
-    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +90,11 @@ class Completion:
     took: timedelta | None = None
 
 
-def insert_runs(
-    cursor: Cursor, runs: Sequence[NewRun], *, epoch: int | None = None, now: datetime | None = None
-) -> list[InsertedRun]:
-    """Insert runs in the caller's transaction, in one statement; those that were new. `epoch`: of the leader."""
+def insert_runs(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None = None) -> list[InsertedRun]:
+    """Insert runs in the caller's transaction, in one statement; those that were new."""
     if not runs:
         return []
-    rows = run(
-        cursor,
-        "insert_runs",
-        **columns(runs, script=500, pool=100, job_name=200, actor=200, error=TEXT_LIMIT),
-        epoch=epoch,
-        now=now,
-    )
+    rows = run(cursor, "insert_runs", **columns(runs, script=500, pool=100, job_name=200, actor=200), now=now)
     return [InsertedRun(*row[:4]) for row in rows]
 
 
