@@ -25,8 +25,8 @@ from cronoq_django.store.revisions import changes, get_revision
 class ArgumentsForm(forms.Form):
     """The arguments of one run."""
 
-    args = JsonText(label=_("positional arguments"), required=False)  # an empty list would count as missing
-    kwargs = JsonText(label=_("named arguments"), required=False)
+    args = JsonText(label=_("Positional arguments"), required=False)  # an empty list would count as missing
+    kwargs = JsonText(label=_("Named arguments"), required=False)
 
     def clean(self) -> dict[str, Any]:
         for name, wanted, told in (

@@ -53,7 +53,8 @@ def changes(before: JobRevision | None, after: JobRevision) -> list[Change]:
     """The columns in which two revisions differ, or all that are set if there is none before."""
     old, new = (before.snapshot if before else {}), after.snapshot
     columns = (*DEFINITION[:1], "enabled", "source", *DEFINITION[1:])
-    return [Change(name, old.get(name), new.get(name)) for name in columns if old.get(name) != new.get(name)]
+    found = [Change(name, old.get(name), new.get(name)) for name in columns if old.get(name) != new.get(name)]
+    return found if before else [change for change in found if change.after not in ("", None)]
 
 
 def rollback_job(job_id: UUID, number: int, *, actor: str = "", using: str | None = None) -> Job:
