@@ -68,7 +68,7 @@ def _tasks() -> None:
 def wait_until() -> Callable[..., Any]:
     """Wait for a fact, and fail when it is late: `wait_until(lambda: Run.objects.exists(), seconds=5)`; its value."""
 
-    def wait(fact: Callable[[], Any], *, seconds: float = 10, what: str = "") -> Any:
+    def wait(fact: Callable[[], Any], *, seconds: float = 20, what: str = "") -> Any:
         deadline = time.monotonic() + seconds
         while not (value := fact()):
             if time.monotonic() > deadline:
