@@ -8,6 +8,7 @@ from typing import Any
 from django.db import connections
 
 from benchmarks.measure import best, empty_cluster, say
+from cronoq_django import registry
 from cronoq_django.leader.election import Election, Identity
 from cronoq_django.leader.fence import Fence
 from cronoq_django.leader.stage import Stage
@@ -21,6 +22,7 @@ MANY, MOST = 10_000, 100_000
 
 def main() -> None:
     """Slots fired a second, and the database time of a round in which nothing is due."""
+    registry.autodiscover()  # as the command does
     with empty_cluster():
         election = Election("benchmarks", Identity())
         fence = election.try_to_lead()
