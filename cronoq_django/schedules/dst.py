@@ -80,7 +80,7 @@ def walk(times: Times, zone: ZoneInfo, gap: str, repeat: str, after: datetime) -
         while (local := next(coming, AFTER_ALL)) < closes:
             last = local.replace(tzinfo=UTC) - span.offset
             yield last
-        clear_from, clear_until = closes, local
+        clear_from, clear_until = max(closes, begin), local
 
 
 def walk_back(times: Times, zone: ZoneInfo, gap: str, repeat: str, before: datetime) -> Iterator[datetime]:
@@ -99,7 +99,7 @@ def walk_back(times: Times, zone: ZoneInfo, gap: str, repeat: str, before: datet
         if gap == "shift" and span.left <= local < span.opens and span.start < last:
             last = span.start
             yield last
-        clear_from, clear_until = local, opens
+        clear_from, clear_until = local, min(opens, end)
 
 
 def missing_before(times: Times, zone: ZoneInfo, instant: datetime) -> list[datetime]:

@@ -204,3 +204,14 @@ def test_daily_jobs_never_pause_for_more_than_a_day_and_the_change() -> None:
         distances = {later - earlier for earlier, later in pairwise(year)}
         assert max(distances) <= timedelta(hours=25)
         assert min(distances) >= timedelta(hours=22)
+
+
+def test_asked_within_the_hour_that_comes_again_a_rare_schedule_finds_it() -> None:
+    """The search began behind the repeated hour, and took that for free of slots too: the job ran four months later."""
+    change = datetime(2006, 9, 21, 21, tzinfo=UTC)  # Cairo's clock goes from midnight back to eleven
+    last = cron("*/20 * 21 */4 *", timezone="Africa/Cairo", dst_repeat="last")
+    assert last.next(change - timedelta.resolution) == change
+    assert last.next(change - timedelta(minutes=10)) == change
+    first = cron("*/20 * 21 */4 *", timezone="Africa/Cairo", dst_repeat="first")
+    assert first.previous(change + timedelta(minutes=30)) == change - timedelta(minutes=20)
+    assert first.previous(change + timedelta(microseconds=1)) == change - timedelta(minutes=20)
