@@ -46,7 +46,6 @@ class Session(psycopg.Connection[Row]):
     """A connection of ours, in autocommit and READ COMMITTED, under the eyes of a watchdog."""
 
     params: Mapping[str, Any]
-    patience: Callable[[], float]
     watchdog: Watchdog
     own: Mapping[str, str]  # settings that each session of ours has
     is_pooled = False  # whether its backend is not the one that it was connected to
@@ -56,7 +55,7 @@ class Session(psycopg.Connection[Row]):
         """Connect. Raises what psycopg raises."""
         session = cls.connect(**params, autocommit=True, prepare_threshold=None, cursor_factory=_Cursor)
         session.isolation_level = psycopg.IsolationLevel.READ_COMMITTED
-        session.params, session.patience = params, patience
+        session.params = params
         session.watchdog = Watchdog(session.fileno(), patience)
         return session
 

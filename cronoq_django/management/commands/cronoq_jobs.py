@@ -74,7 +74,8 @@ class Command(ClusterCommand):
         jobs = list(list_jobs(using=alias))
         if options["json"]:
             self._dump([_facts(job) for job in jobs])
-        for job in [] if options["json"] else jobs:
+            return
+        for job in jobs:
             self.stdout.write(f"{job.name:<30} {_schedule(job)}; {_planned(job)}")
 
     def _show(self, alias: str, options: dict[str, Any]) -> None:
