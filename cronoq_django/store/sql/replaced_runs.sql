@@ -1,10 +1,7 @@
 -- The open runs that a newer slot of their job replaces: all but the newest, as many as its concurrency has no room for.
 -- Relies on: cronoq_run_blocked, cronoq_run_job_open.
 WITH waiting AS MATERIALIZED (
-    SELECT job_id, max(scheduled_for) AS newest
-    FROM cronoq_run
-    WHERE status = 'blocked' AND job_id IS NOT NULL AND trigger = 'slot'
-    GROUP BY job_id
+    SELECT DISTINCT job_id FROM cronoq_run WHERE status = 'blocked' AND job_id IS NOT NULL AND trigger = 'slot'
 ), numbered AS (
     SELECT run.id, run.status, run.cancel_requested_at, job.concurrency,
            row_number() OVER (PARTITION BY run.job_id ORDER BY run.scheduled_for DESC NULLS LAST, run.id DESC) AS place
