@@ -1,14 +1,18 @@
 """The backend for Django's tasks framework.
 
 >>> TASKS = {"default": {"BACKEND": "cronoq_django.backend.CronoqBackend"}}
-
-Models are imported when a method is called: `@task` asks for the backend while apps are still loading.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db import transaction
+
 from cronoq_django.compat import BaseTaskBackend, TaskResult, task_enqueued
+from cronoq_django.conf import conf
+from cronoq_django.tasks.bound import Bound
+from cronoq_django.tasks.enqueue import submit
+from cronoq_django.tasks.results import RunResult, get_result
 from cronoq_django.tasks.task import Task
 
 
@@ -27,16 +31,22 @@ class CronoqBackend(BaseTaskBackend):
             self.queues = set()
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
-        """Insert a run in the caller's transaction. See `tasks.enqueue.enqueue` for what it refuses."""
-        from cronoq_django.tasks.enqueue import enqueue  # noqa: PLC0415
+        """Insert a run in the caller's transaction. See `tasks.enqueue.submit` for what it refuses."""
+        return self.enqueue_many([Bound(task, args, kwargs)])[0]
 
-        self.validate_task(task)
-        result = enqueue(task, args, kwargs)
-        task_enqueued.send(type(self), task_result=result)
-        return result
+    def enqueue_many(self, members: Sequence[Bound]) -> list[RunResult]:
+        """Insert the runs of bound tasks; `task_enqueued` is sent for the new ones when they are committed."""
+        for task in {id(member.task): member.task for member in members}.values():
+            self.validate_task(task)
+        results = submit(members)
+        transaction.on_commit(lambda: self._tell(results), using=conf().database)
+        return results
+
+    def _tell(self, results: Sequence[Any]) -> None:
+        for result in results:
+            if result.created:
+                task_enqueued.send_robust(type(self), task_result=result)
 
     def get_result(self, result_id: str) -> TaskResult:
         """The result of a run. Raises TaskResultDoesNotExist for an unknown or malformed id."""
-        from cronoq_django.tasks.results import get_result  # noqa: PLC0415
-
         return get_result(result_id, self.alias)

@@ -7,6 +7,7 @@ up and retries. `Fenced` is the end of a term: another leader took over. What is
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from uuid import UUID
 
 import django.db
 import psycopg
@@ -41,6 +42,15 @@ class NotOurs(CronoqError):  # noqa: N818
 
 class Quarantined(CronoqError):  # noqa: N818
     """A row can't be decoded: unknown script, arguments that don't bind or aren't what they should be."""
+
+
+class Duplicate(CronoqError):  # noqa: N818
+    """A run with this key is there already, and the caller asked to be told: `run` is its id."""
+
+    def __init__(self, key: str, run: UUID) -> None:
+        super().__init__(f"the run {run} has the key {key!r}")
+        self.key = key
+        self.run = run
 
 
 class Retry(Exception):  # noqa: N818

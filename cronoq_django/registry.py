@@ -56,12 +56,17 @@ class DeclaredJob:
 
 
 _scripts: dict[str, RegisteredScript] = {}
+_aliases: dict[str, str] = {}  # what a script was called before
 _jobs: dict[str, DeclaredJob] = {}
 
 
-def register(task: Any) -> None:
-    """Make a Task known under its script name. A later one of the same name replaces it (a reloaded module)."""
-    _scripts[script_name(task)] = describe(task)
+def register(task: Any, *, anew: bool = True) -> None:
+    """Make a Task known under its script name. A later one of the same name replaces it (a reloaded module), unless it
+    is not `anew`: a copy with other options."""
+    name = script_name(task)
+    if (anew or name not in _scripts) and task.func is not unknown_script:
+        _scripts[name] = describe(task)
+        _aliases.update(dict.fromkeys(getattr(task, "aliases", ()), name))
 
 
 def declare(job: DeclaredJob) -> None:
@@ -76,6 +81,16 @@ def declare(job: DeclaredJob) -> None:
 def script_name(task: Any) -> str:
     """The name that rows carry for this Task: its own `script`, else module and qualified name."""
     return getattr(task, "script", "") or task.module_path
+
+
+def unknown_script(*args: Any, **kwargs: Any) -> None:
+    """Stands in for the function of a run whose script is not known here, so that its result can still be read."""
+    raise Quarantined("this run's script is not known here")
+
+
+def names() -> list[str]:
+    """Every name that this process knows a script by, aliases too."""
+    return sorted({*_scripts, *_aliases})
 
 
 def scripts() -> dict[str, RegisteredScript]:
@@ -105,7 +120,7 @@ def missing(name: str) -> str:
     """Why there can be no script of that name here; empty if there is one, or may be, for all that is known without
     importing anything: the leader must not hang in somebody's module."""
     module_name, _, attribute = name.rpartition(".")
-    if name in _scripts:
+    if name in _scripts or name in _aliases:
         return ""
     if not _is_installed(module_name):
         return f"unknown script {name!r}: it is not registered, and is in no installed app"
@@ -123,6 +138,7 @@ def missing(name: str) -> str:
 
 def find(name: str) -> RegisteredScript:
     """The script of that name. Raises Quarantined if it is not known and no installed app has a Task there."""
+    name = _aliases.get(name, name)
     if name not in _scripts:
         task = _import(name)
         try:

@@ -2,7 +2,7 @@
 -- Trigger functions find their tables by TG_TABLE_SCHEMA: a session's search_path may lead elsewhere.
 
 -- Where to notify in one cluster. Channels are shared by a whole database and end at 63 bytes, hence the hash.
--- Purposes: 'leader' (a job changed, or the leader resigned), 'pool:<name>' (a run was queued).
+-- Purposes: 'leader' (a job changed, a run is to be settled, or the leader resigned), 'pool:<name>' (a run was queued).
 CREATE FUNCTION cronoq_channel(cluster text, purpose text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT 'cronoq_' || left(encode(sha256(convert_to(cluster || ':' || purpose, 'UTF8')), 'hex'), 32)
@@ -101,6 +101,19 @@ CREATE TRIGGER cronoq_run_ended AFTER UPDATE OF status, reason ON cronoq_run
     FOR EACH ROW WHEN (OLD.finished_at IS NOT NULL AND (NEW.status, NEW.reason, NEW.finished_at) IS DISTINCT FROM (OLD.status, OLD.reason, OLD.finished_at))
     EXECUTE FUNCTION cronoq_run_ended();
 
+-- Run: what waits for a run that is deleted must not wait for ever. Prune leaves such runs alone; people may not.
+CREATE FUNCTION cronoq_run_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    EXECUTE format(
+        'INSERT INTO %1$I.cronoq_unsettled (run)
+         SELECT DISTINCT run_id FROM %1$I.cronoq_dependency
+         WHERE prerequisite_id IN (SELECT id FROM deleted) AND settled_at IS NULL', TG_TABLE_SCHEMA);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER cronoq_run_deleted AFTER DELETE ON cronoq_run REFERENCING OLD TABLE AS deleted
+    FOR EACH STATEMENT EXECUTE FUNCTION cronoq_run_deleted();
+
 -- What `quarantine` looks for; json_typeof reads one token only.
 CREATE INDEX cronoq_run_undecodable ON cronoq_run (id)
     WHERE status IN ('blocked', 'scheduled', 'queued') AND (json_typeof(args) <> 'array' OR json_typeof(kwargs) <> 'object');
@@ -113,6 +126,7 @@ ALTER TABLE cronoq_run SET (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.
                             autovacuum_analyze_scale_factor = 0.05);
 ALTER TABLE cronoq_job_state SET (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 ALTER TABLE cronoq_job_change SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
+ALTER TABLE cronoq_unsettled SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 1000);
 ALTER TABLE cronoq_worker SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 ALTER TABLE cronoq_coordinator SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);
 ALTER TABLE cronoq_leader SET (fillfactor = 50, autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 100);

@@ -121,6 +121,16 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='Unsettled',
+            fields=[
+                ('id', models.BigAutoField(primary_key=True, serialize=False)),
+                ('run', models.UUIDField()),
+            ],
+            options={
+                'db_table': 'cronoq_unsettled',
+            },
+        ),
+        migrations.CreateModel(
             name='JobChange',
             fields=[
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
@@ -239,6 +249,7 @@ class Migration(migrations.Migration):
                 ('key', cronoq_django.models.fields.CleanTextField(blank=True, null=True, verbose_name='key')),
                 ('key_hash', models.BinaryField(null=True)),
                 ('key_held', models.BooleanField(db_default=False, default=False)),
+                ('key_for', models.DurationField(blank=True, help_text='How long after its end no other run gets its key.', null=True, verbose_name='key kept for')),
                 ('key_until', models.DateTimeField(blank=True, null=True)),
                 ('status', cronoq_django.models.fields.CleanTextField(choices=[('blocked', 'blocked'), ('scheduled', 'scheduled'), ('queued', 'queued'), ('running', 'running'), ('succeeded', 'succeeded'), ('failed', 'failed'), ('cancelled', 'cancelled'), ('skipped', 'skipped')], max_length=10, verbose_name='status')),
                 ('reason', cronoq_django.models.fields.CleanTextField(blank=True, db_default='', default='', max_length=20, verbose_name='reason')),
@@ -602,6 +613,7 @@ class Migration(migrations.Migration):
                 DROP FUNCTION cronoq_job_count() CASCADE;
                 DROP FUNCTION cronoq_job_record() CASCADE;
                 DROP FUNCTION cronoq_run_ended() CASCADE;
+                DROP FUNCTION cronoq_run_deleted() CASCADE;
                 DROP FUNCTION cronoq_channel(text, text);
                 DROP SEQUENCE cronoq_claim;
             ''',

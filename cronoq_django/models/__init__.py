@@ -16,6 +16,7 @@ from cronoq_django.models.run_detail import RunDetail
 from cronoq_django.models.script import Script
 from cronoq_django.models.stage import Stage
 from cronoq_django.models.stat import Stat
+from cronoq_django.models.unsettled import Unsettled
 from cronoq_django.models.worker import Worker
 
 __all__ = [
@@ -35,5 +36,6 @@ __all__ = [
     "Script",
     "Stage",
     "Stat",
+    "Unsettled",
     "Worker",
 ]

@@ -78,6 +78,9 @@ class Run(models.Model):
     key = CleanTextField(_("key"), null=True, blank=True)
     key_hash = models.BinaryField(null=True, editable=False)
     key_held = models.BooleanField(default=False, db_default=False)
+    key_for = models.DurationField(
+        _("key kept for"), null=True, blank=True, help_text=_("How long after its end no other run gets its key.")
+    )
     key_until = models.DateTimeField(null=True, blank=True)
     # Where it stands
     status = CleanTextField(_("status"), max_length=10, choices=Status)

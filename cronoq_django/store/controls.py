@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
@@ -11,8 +12,10 @@ from cronoq_django.errors import NotFound
 from cronoq_django.models import Run
 from cronoq_django.models.choices import TERMINAL, Trigger
 from cronoq_django.models.fields import dump_json
-from cronoq_django.store.runs import NewRun, cancel_waiting, insert_runs, request_cancel
+from cronoq_django.store.records import run_id
+from cronoq_django.store.runs import NewRun, cancel_waiting, request_cancel
 from cronoq_django.store.session import alias_of
+from cronoq_django.store.submit import key_hash, submit_runs
 
 TRIES = 20
 PAUSE = 0.05  # seconds between two tries
@@ -27,6 +30,19 @@ class Cancelled:
     requested: int
     ended: int
     busy: int = 0
+
+
+def cancel(*runs: Any, actor: str = "", using: str | None = None) -> Cancelled:
+    """Cancel runs, given as results, records, bound tasks or ids; how many could be. See `cancel_runs`.
+
+    >>> cancel(result, actor="anna")
+    """
+    return cancel_runs([run_id(run) for run in runs], actor=actor, using=using)
+
+
+def retry(*runs: Any, actor: str = "", using: str | None = None) -> dict[UUID, UUID]:
+    """Make new runs of some that have ended, given as for `cancel`; {old id: new id}. See `retry_runs`."""
+    return retry_runs([run_id(run) for run in runs], actor=actor, using=using)
 
 
 def cancel_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None) -> Cancelled:
@@ -54,7 +70,9 @@ def cancel_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = Non
 def retry_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None) -> dict[UUID, UUID]:
     """Make a new run of each that has ended, with the same arguments; {old: new}. Those still open are left out.
 
-    Raises NotFound if one of the ids does not exist; nothing is retried then.
+    A run with a key that another one has taken meanwhile is answered with that one: there is one at a time. A new run
+    waits for nothing; what was skipped because of the old one stays so. Raises NotFound if one of the ids does not
+    exist; nothing is retried then.
     """
     alias = alias_of(using)
     found = {run.pk: run for run in Run.objects.using(alias).filter(pk__in=ids)}
@@ -62,8 +80,8 @@ def retry_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None
         raise NotFound(f"there is no run {sorted(missing)[0]}")
     fresh = {run.pk: _again(run, actor) for run in found.values() if run.status in TERMINAL}
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-        insert_runs(cursor, list(fresh.values()))
-    return {old: new.id for old, new in fresh.items()}
+        made = submit_runs(cursor, list(fresh.values()), {})
+    return {old: new.id for old, new in zip(fresh, made, strict=True)}
 
 
 def _again(run: Run, actor: str) -> NewRun:
@@ -71,6 +89,10 @@ def _again(run: Run, actor: str) -> NewRun:
         trigger=Trigger.MANUAL,
         retry_of_id=run.pk,
         actor=actor,
+        tags=dump_json(run.tags) if run.tags else None,
+        key=run.key,
+        key_hash=None if run.key is None else key_hash(run.key),
+        key_for=run.key_for,
         script=run.script,
         args=dump_json(run.args, "args"),
         kwargs=dump_json(run.kwargs, "kwargs"),

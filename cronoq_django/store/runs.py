@@ -1,11 +1,12 @@
-"""Runs: insert, claim, renew, complete, take back, cancel. Each function is one statement on the caller's cursor."""
+"""Runs: insert, claim, renew, complete, take back, settle, cancel: each on the caller's cursor, in its transaction."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
-from cronoq_django.models.choices import Outcome, Reason, Status, Trigger
+from cronoq_django.models.choices import TERMINAL, Outcome, Reason, Status, Trigger
 from cronoq_django.models.fields import TEXT_LIMIT, clean_text
 from cronoq_django.models.ids import uuid7
 from cronoq_django.store.leadership import FencedTransaction
@@ -14,7 +15,10 @@ from cronoq_django.store.statements import Cursor, columns, count, run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run to insert. `args`, `kwargs` and `backoff` are JSON text, as `dump_json` makes it; `due_at` None is now."""
+    """A run to insert. `args`, `kwargs`, `backoff`, `tags` are JSON text, as from `dump_json`; `due_at` None is now.
+
+    Optional ones are None, not empty: a column that no run of a batch has costs nothing.
+    """
 
     id: UUID = field(default_factory=uuid7)
     trigger: str = Trigger.ENQUEUE
@@ -29,12 +33,17 @@ class NewRun:
     max_attempts: int = 3
     backoff: str | None = None
     job_id: UUID | None = None
-    job_name: str = ""
+    job_name: str | None = None
     job_revision: int | None = None
-    actor: str = ""
+    actor: str | None = None
     parent_id: UUID | None = None
     root_id: UUID | None = None
     retry_of_id: UUID | None = None
+    tags: str | None = None
+    key: str | None = None
+    key_hash: bytes | None = None
+    key_for: timedelta | None = None
+    waits: bool | None = None  # for prerequisites
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +52,6 @@ class InsertedRun:
 
     id: UUID
     status: str
-    due_at: datetime
     created_at: datetime
 
 
@@ -94,8 +102,10 @@ def insert_runs(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None 
     """Insert runs in the caller's transaction, in one statement; those that were new."""
     if not runs:
         return []
-    rows = run(cursor, "insert_runs", **columns(runs, script=500, pool=100, job_name=200, actor=200), now=now)
-    return [InsertedRun(*row[:4]) for row in rows]
+    rows = run(
+        cursor, "insert_runs", **columns(runs, script=500, pool=100, job_name=200, actor=200, key=TEXT_LIMIT), now=now
+    )
+    return [InsertedRun(*row[:3]) for row in rows]
 
 
 def claim_runs(
@@ -152,6 +162,7 @@ def complete_runs(cursor: Cursor, completions: Sequence[Completion], *, now: dat
             completed.busy.add((id_, claim))
         else:
             completed.accepted[id_, claim] = Status(status)
+    settle_after(cursor, [id_ for (id_, _), status in completed.accepted.items() if status in TERMINAL], now=now)
     return completed
 
 
@@ -171,13 +182,50 @@ def owned_runs(cursor: Cursor, worker: UUID) -> list[Key]:
 def take_back_from(cursor: Cursor, worker: UUID, *, limit: int = 1000) -> dict[UUID, Status]:
     """Take back everything that a dead worker ran. Only its own supervisor may say that it is dead."""
     rows = run(cursor, "take_back_runs", worker=worker, limit=limit, now=None)
-    return {row[0]: Status(row[1]) for row in rows}
+    return _taken_back(cursor, rows)
+
+
+def settle_after(cursor: Cursor, ended: Collection[UUID], *, now: datetime | None = None) -> None:
+    """See to what waits for runs that this transaction has ended."""
+    if ended:
+        rows = run(cursor, "lock_dependants", prerequisites=list(ended))
+        if rows:
+            run(cursor, "settle_runs", ids=[row[0] for row in rows], now=now)
+
+
+def settle(tx: Cursor, *, limit: int, now: datetime | None = None) -> int:
+    """See to waiting runs of the outbox; how many, but for those that are put back until nobody holds them."""
+    taken, again, locked = run(tx, "take_unsettled", limit=limit)[0]
+    if locked:
+        run(tx, "settle_runs", ids=locked, now=now)
+    return int(taken - again)
+
+
+def expire(tx: Cursor, *, limit: int, now: datetime | None = None) -> list[UUID]:
+    """Fail runs that were not begun by their deadline, their ids; and free the keys whose time is over."""
+    ended = _ended(tx, "expire_runs", limit=limit, now=now)
+    run(tx, "free_keys", ids=None, limit=limit, now=now)
+    return ended
+
+
+def _ended(cursor: Cursor, name: str, /, **params: Any) -> list[UUID]:
+    """Execute a statement that ends waiting runs; their ids. What waits for those is the leader's: the caller may keep
+    its transaction open, and must not wait for other runs while it holds some."""
+    ended = [row[0] for row in run(cursor, name, **params)]
+    if ended:
+        run(cursor, "leave_dependants", prerequisites=ended)
+    return ended
 
 
 def rescue(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> dict[UUID, Status]:
     """Take back runs whose lease ran out: queued again, or failed as lost if that was the last attempt."""
-    rows = run(tx, "take_back_runs", worker=None, limit=limit, now=now or tx.now)
-    return {row[0]: Status(row[1]) for row in rows}
+    return _taken_back(tx, run(tx, "take_back_runs", worker=None, limit=limit, now=now or tx.now))
+
+
+def _taken_back(cursor: Cursor, rows: list[tuple[Any, ...]]) -> dict[UUID, Status]:
+    taken_back = {row[0]: Status(row[1]) for row in rows}
+    settle_after(cursor, [id_ for id_, status in taken_back.items() if status in TERMINAL])
+    return taken_back
 
 
 def stage(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> int:
@@ -193,7 +241,7 @@ def admit(tx: FencedTransaction, *, limit: int) -> int:
 def quarantine(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> list[UUID]:
     """End waiting runs whose arguments can't be decoded; their ids."""
     error = "The arguments must be a JSON list, and the named ones a JSON object."
-    return [row[0] for row in run(tx, "quarantine_runs", error=error, limit=limit, now=now)]
+    return _ended(tx, "quarantine_runs", error=error, limit=limit, now=now)
 
 
 def cancel_waiting(
@@ -207,10 +255,9 @@ def cancel_waiting(
     now: datetime | None = None,
 ) -> list[UUID]:
     """Cancel those of the runs (by id, or all of a job) that wait; their ids."""
-    rows = run(
+    return _ended(
         cursor, "cancel_runs", ids=list(ids), job=job, reason=reason, error=clean_text(error), limit=limit, now=now
     )
-    return [row[0] for row in rows]
 
 
 def any_waiting(cursor: Cursor, job: UUID) -> bool:

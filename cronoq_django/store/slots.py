@@ -42,15 +42,15 @@ class Fired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotRun:
-    """A run of a slot: `status` empty is by `due_at`; else `blocked`, or `skipped` with its reason."""
+    """A run of a slot: without `status` by `due_at`; else `blocked`, or `skipped` with its reason."""
 
     id: UUID = field(default_factory=uuid7)
     job_id: UUID
     scheduled_for: datetime
     due_at: datetime
-    status: str = ""
-    reason: str = ""
-    error: str = ""
+    status: str | None = None
+    reason: str | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +132,10 @@ class Look:
 
 def look(cursor: Cursor, term: Term) -> Look:
     """Look whether there is work; reads only, so without a fence. Raises Fenced if the term is over."""
-    leads, plan, fire, stage, admit, seconds = run(cursor, "look", epoch=term.epoch, term=term.id)[0]
+    leads, plan, fire, stage, admit, settle, expire, seconds = run(cursor, "look", epoch=term.epoch, term=term.id)[0]
     if not leads:
         raise Fenced(f"epoch {term.epoch} is over: {successor(cursor, term)}")
-    found = {"plan": plan, "fire": fire, "stage": stage, "admit": admit}
+    found = {"plan": plan, "fire": fire, "stage": stage, "admit": admit, "settle": settle, "expire": expire}
     return Look(frozenset(name for name, has_work in found.items() if has_work), seconds)
 
 

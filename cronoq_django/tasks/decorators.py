@@ -2,40 +2,37 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, overload
+from typing import Any, Unpack, overload
 
 from cronoq_django import registry
 from cronoq_django.models.fields import dump_json
 from cronoq_django.schedules import MOST_FIRED, At, Backoff, Cron, Every, Misfire, Overlap, Schedule
-from cronoq_django.tasks.task import MAX_ATTEMPTS, Task, duration
+from cronoq_django.tasks.task import Options, Task
+
+
+class TaskOptions(Options, total=False):
+    """What can be said of a task only where it is made.
+
+    name           what rows call it (by default module and qualified name), so that the code can move while rows wait
+    aliases        names that rows may carry as well: those it had before
+    takes_context  whether its first argument is Django's TaskContext
+    retry_on       exceptions after which another attempt is made (by default all)
+    give_up_on     those of them after which none is
+    """
+
+    name: str
+    aliases: Sequence[str]
+    takes_context: bool
+    retry_on: Sequence[type[BaseException]]
+    give_up_on: Sequence[type[BaseException]]
 
 
 @overload
 def task(function: Callable[..., Any], /) -> Task: ...
 @overload
+def task(**options: Unpack[TaskOptions]) -> Callable[[Callable[..., Any]], Task]: ...
 def task(
-    *,
-    name: str = "",
-    queue_name: str = "default",
-    priority: int = 0,
-    backend: str = "default",
-    takes_context: bool = False,
-    max_attempts: int = MAX_ATTEMPTS,
-    timeout: float | timedelta | None = None,
-    backoff: Backoff | None = None,
-) -> Callable[[Callable[..., Any]], Task]: ...
-def task(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str = "",
-    queue_name: str = "default",
-    priority: int = 0,
-    backend: str = "default",
-    takes_context: bool = False,
-    max_attempts: int = MAX_ATTEMPTS,
-    timeout: float | timedelta | None = None,
-    backoff: Backoff | None = None,
+    function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]
 ) -> Task | Callable[[Callable[..., Any]], Task]:
     """Make a module-level function a task.
 
@@ -43,23 +40,14 @@ def task(
     ... def send_invoice(order_id: int) -> str: ...
     >>> send_invoice.enqueue(order_id=17)
 
-    `name` is what rows call it (by default module and qualified name), so that the code can move while rows wait.
-    Raises InvalidTask for a function or an option that cannot work.
+    The options are those of `TaskOptions` and of `tasks.task.Options`. Raises InvalidTask for a function or an option
+    that cannot work.
     """
+    given: dict[str, Any] = {"queue_name": "default", "priority": 0, "backend": "default", **options}
+    script = given.pop("name", "")
 
     def wrap(f: Callable[..., Any]) -> Task:
-        made = Task(
-            func=f,
-            script=name,
-            queue_name=queue_name,
-            priority=priority,
-            backend=backend,
-            takes_context=takes_context,
-            run_after=None,
-            max_attempts=max_attempts,
-            timeout=duration(timeout),
-            backoff=backoff or Backoff(),
-        )
+        made = Task(func=f, script=script, run_after=None, **given)
         registry.register(made)
         return made
 

@@ -1,55 +1,104 @@
-"""Enqueue: from a task call to a row, in the caller's transaction, with one statement."""
+"""Enqueue: from task calls to rows, in the caller's transaction.
 
-from collections.abc import Mapping, Sequence
+One call is one statement; a key that somebody has, or prerequisites, take more. Many go in with a statement for every
+few thousand, all or none.
+"""
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from datetime import datetime, timedelta
+from graphlib import CycleError, TopologicalSorter
 from typing import Any
+from uuid import UUID
 
-from django.db import connections
+from django.db import connections, transaction
+from django.utils import timezone
 
 from cronoq_django import registry
-from cronoq_django.compat import TaskResult, TaskResultStatus
+from cronoq_django.compat import task_backends
 from cronoq_django.conf import conf
-from cronoq_django.errors import Quarantined
-from cronoq_django.models.fields import dump_json
-from cronoq_django.store.runs import NewRun, insert_runs
+from cronoq_django.errors import Duplicate, Quarantined, translated
+from cronoq_django.models import Run
+from cronoq_django.models.fields import clean_text, dump_json
+from cronoq_django.store.runs import NewRun
 from cronoq_django.store.session import alias_of
+from cronoq_django.store.submit import Submitted, key_hash, submit_runs
+from cronoq_django.tasks.bound import Bound
 from cronoq_django.tasks.context import current_run
+from cronoq_django.tasks.results import RunResult, as_result, new_result
 from cronoq_django.tasks.task import MAX_ATTEMPTS
 
+logger = logging.getLogger("cronoq")
 
-def enqueue(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TaskResult:
-    """Insert a run of `task`; the result to follow it by.
+_warned: set[str] = set()
 
-    It becomes visible, and executable, when the caller's transaction commits; in autocommit that is at once.
-    Raises TypeError or ValueError, naming the argument, for arguments that the function does not take or JSON does not
-    hold; nothing is written then, and the transaction stays usable.
+
+def enqueue_many(bound: Iterable[Bound]) -> list[RunResult]:
+    """Enqueue tasks that were bound to their arguments, all or none; the results in their order.
+
+    >>> enqueue_many([remind.bind(order.pk) for order in late])
+    >>> a, b = load.bind(), check.bind()
+    >>> enqueue_many([a, b, report.using(after=[a, b]).bind()])
+
+    Raises what `enqueue` raises, and ValueError, naming it, for a cycle; nothing is written then.
     """
-    run = new_run(task, args, kwargs)
-    with connections[alias_of(None)].cursor() as cursor:
-        inserted = insert_runs(cursor, [run])[0]
-    return TaskResult(
-        task=task,
-        id=str(run.id),
-        status=TaskResultStatus.READY,
-        enqueued_at=inserted.created_at,
-        started_at=None,
-        finished_at=None,
-        last_attempted_at=None,
-        args=list(args),
-        kwargs=dict(kwargs),
-        backend=task.backend,
-        errors=[],
-        worker_ids=[],
-    )
+    members = list(bound)
+    aliases = {getattr(member.task, "backend", "default") for member in members}
+    if len(aliases) > 1:
+        raise ValueError(f"enqueue_many takes tasks of one backend at a time, not of {', '.join(sorted(aliases))}")
+    backend: Any = task_backends[aliases.pop()] if aliases else None
+    results: list[RunResult] = backend.enqueue_many(members) if members else []
+    return results
 
 
-def new_run(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRun:
-    """The row for a call of `task`, checked. Raises TypeError or ValueError."""
+def submit(members: Sequence[Bound]) -> list[RunResult]:
+    """Insert the runs of bound tasks of our backend; their results.
+
+    They become visible, and executable, when the caller's transaction commits; in autocommit that is at once.
+    Raises TypeError or ValueError, naming the argument, for arguments that the function does not take or JSON does not
+    hold; NotFound for an unknown prerequisite; Duplicate if that was asked for; Unavailable. Nothing is written then,
+    and but for Unavailable the transaction stays usable.
+    """
+    runs = new_runs(members)
+    prerequisites = {member.id: member.prerequisites for member in members if member.prerequisites}
+    alias = alias_of(None)
+    _warn_of_another_transaction(alias)
+    alone = len(runs) == 1 and not prerequisites
+    with translated(), nullcontext() if alone else transaction.atomic(using=alias):
+        with connections[alias].cursor() as cursor:
+            submitted = submit_runs(cursor, runs, prerequisites)
+        for member, run in zip(members, submitted, strict=True):
+            if not run.created and getattr(member.task, "on_duplicate", "return") == "raise":
+                raise Duplicate(member.task.key, run.id)
+        return _results(members, submitted, alias)
+
+
+def _results(members: Sequence[Bound], submitted: Sequence[Submitted], alias: str) -> list[RunResult]:
+    there = [run.id for run in submitted if not run.created]
+    rows = Run.objects.using(alias).in_bulk(there) if there else {}
+    return [
+        new_result(member, run.created_at)
+        if run.created
+        else as_result(rows[run.id], member.task.backend, created=False)
+        for member, run in zip(members, submitted, strict=True)
+    ]
+
+
+def new_runs(members: Sequence[Bound]) -> list[NewRun]:
+    """The rows for bound tasks, checked. Raises TypeError or ValueError."""
+    refuse_cycle(members)
+    return [_new_run(member) for member in members]
+
+
+def _new_run(member: Bound) -> NewRun:
+    task, args, kwargs = member.task, list(member.args), dict(member.kwargs)
     script = registry.describe(task)
     try:
-        script.bind(list(args), dict(kwargs))
+        script.bind(args, kwargs)
     except Quarantined as error:
         raise TypeError(str(error)) from None
-    args_text, kwargs_text = dump_json(list(args), "args"), dump_json(dict(kwargs), "kwargs")
+    args_text, kwargs_text = dump_json(args, "args"), dump_json(kwargs, "kwargs")
     if (size := len(args_text) + len(kwargs_text)) > conf().max_payload:
         raise ValueError(
             f"The arguments of {script.name} take {size:,} bytes of JSON, over CRONOQ['MAX_PAYLOAD'] = "
@@ -57,16 +106,58 @@ def new_run(task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NewRun
         )
     parent = current_run()
     backoff = getattr(task, "backoff", None)
+    key = getattr(task, "key", None)
+    tags = getattr(task, "tags", ())
     return NewRun(
+        id=member.id,
         script=script.name,
         args=args_text,
         kwargs=kwargs_text,
         pool=task.queue_name,
         priority=task.priority,
         due_at=task.run_after,
+        expires_at=_deadline(getattr(task, "expires", None)),
         timeout=getattr(task, "timeout", None),
         max_attempts=getattr(task, "max_attempts", MAX_ATTEMPTS),
         backoff=backoff.dump() if backoff is not None and backoff != type(backoff)() else None,
         parent_id=parent.id if parent else None,
         root_id=(parent.root or parent.id) if parent else None,
+        actor=getattr(task, "actor", None),
+        tags=dump_json([clean_text(tag) for tag in tags]) if tags else None,
+        key=key,
+        key_hash=None if key is None else key_hash(key),
+        key_for=getattr(task, "key_for", None) or None,
+        waits=True if member.prerequisites else None,
     )
+
+
+def refuse_cycle(members: Sequence[Bound]) -> None:
+    """Raise ValueError if the bound tasks wait for each other in a circle, and name it."""
+    names = {member.id: f"{registry.script_name(member.task)} ({member.id})" for member in members}
+    graph: Mapping[UUID, Any] = {m.id: m.prerequisites for m in members if m.prerequisites}
+    if not graph:
+        return
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = " → ".join(names.get(id_, str(id_)) for id_ in error.args[1])
+        raise ValueError(f"after: these runs wait for each other: {circle}") from None
+
+
+def _deadline(expires: datetime | timedelta | None) -> datetime | None:
+    return timezone.now() + expires if isinstance(expires, timedelta) else expires
+
+
+def _warn_of_another_transaction(alias: str) -> None:
+    """Whoever enqueues within a transaction of another database may believe that both commit together."""
+    if connections[alias].in_atomic_block or alias in _warned:
+        return
+    open_ones = [other.alias for other in connections.all(initialized_only=True) if other.in_atomic_block]
+    if open_ones:
+        _warned.add(alias)
+        logger.warning(
+            "A task was enqueued within a transaction of the database %r, but runs are in %r: they are committed at "
+            "once, whatever becomes of that transaction. Said once a process.",
+            open_ones[0],
+            alias,
+        )

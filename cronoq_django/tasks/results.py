@@ -1,6 +1,7 @@
 """Results: a run's row as the TaskResult of Django's tasks framework."""
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from cronoq_django import registry
@@ -9,12 +10,8 @@ from cronoq_django.errors import Quarantined
 from cronoq_django.models import Run
 from cronoq_django.models.choices import OPEN, Status
 from cronoq_django.store.session import alias_of
+from cronoq_django.tasks.bound import Bound
 from cronoq_django.tasks.task import Task
-
-
-def unknown_script(*args: Any, **kwargs: Any) -> None:
-    """Stands in for the function of a run whose script is not known here, so that its result can still be read."""
-    raise Quarantined("this run's script is not known here")
 
 
 def result_status(status: str) -> TaskResultStatus:
@@ -26,7 +23,32 @@ def result_status(status: str) -> TaskResultStatus:
     return TaskResultStatus.READY if status in OPEN else TaskResultStatus.FAILED
 
 
-def get_result(result_id: str, backend: str) -> TaskResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult(TaskResult):  # type: ignore[misc]  # a stub lacks "frozen"
+    """A TaskResult that also says whether this enqueue created its run, or found one with its key there already."""
+
+    created: bool = True
+
+
+def new_result(member: Bound, enqueued_at: datetime) -> RunResult:
+    """The result of a run that was just made."""
+    return RunResult(
+        task=member.task,
+        id=str(member.id),
+        status=TaskResultStatus.READY,
+        enqueued_at=enqueued_at,
+        started_at=None,
+        finished_at=None,
+        last_attempted_at=None,
+        args=list(member.args),
+        kwargs=dict(member.kwargs),
+        backend=member.task.backend,
+        errors=[],
+        worker_ids=[],
+    )
+
+
+def get_result(result_id: str, backend: str) -> RunResult:
     """The result of a run. Raises TaskResultDoesNotExist for an unknown or malformed id."""
     try:
         run = Run.objects.using(alias_of(None)).get(pk=UUID(str(result_id)))
@@ -35,13 +57,13 @@ def get_result(result_id: str, backend: str) -> TaskResult:
     return as_result(run, backend)
 
 
-def as_result(run: Run, backend: str) -> TaskResult:
+def as_result(run: Run, backend: str, *, created: bool = True) -> RunResult:
     """A run's row, with its attempts, as a TaskResult. Errors come oldest first."""
     try:
         task = registry.find(run.script).task
     except Quarantined:
         task = Task(
-            func=unknown_script,
+            func=registry.unknown_script,
             script=run.script,
             backend=backend,
             queue_name=run.pool,
@@ -69,7 +91,7 @@ def as_result(run: Run, backend: str) -> TaskResult:
         errors.append(
             TaskError(exception_class_path="cronoq_django.errors.CronoqError", traceback=run.error or run.reason)
         )
-    result: TaskResult = TaskResult(
+    result = RunResult(
         task=task,
         id=str(run.id),
         status=result_status(run.status),
@@ -82,6 +104,7 @@ def as_result(run: Run, backend: str) -> TaskResult:
         backend=backend,
         errors=errors,
         worker_ids=workers,
+        created=created,
     )
     object.__setattr__(result, "_return_value", run.result)
     return result

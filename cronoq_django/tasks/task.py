@@ -1,64 +1,164 @@
 """Task: Django's Task with our options. Works alike on Django 5.2, 6.0 and 6.1."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Self, TypedDict, Unpack
+from uuid import UUID
 
 from django.utils import timezone
 
 from cronoq_django import registry
-from cronoq_django.compat import DjangoTask, InvalidTask
+from cronoq_django.compat import DjangoTask, InvalidTask, TaskResult, TaskResultDoesNotExist, TaskResultMismatch
+from cronoq_django.errors import LONGEST_DELAY
+from cronoq_django.models.choices import Condition
+from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT
 from cronoq_django.schedules import Backoff
+from cronoq_django.store.records import run_id
+from cronoq_django.tasks.bound import Bound
 
 MAX_ATTEMPTS = 3
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Task(DjangoTask):
-    """A task function with its defaults. `using()` gives a copy with others; `enqueue()` makes a run of it.
+class OfAnotherTask(TaskResultMismatch, TaskResultDoesNotExist):
+    """The result is another task's: Django 6 has a name for that, and before it there was no such result."""
 
-    script        the name that rows carry; by default module and qualified name
+
+class Options(TypedDict, total=False):
+    """What can be said of a task where it is made, and of a single run with `using()`. Durations: seconds or timedelta.
+
+    queue_name    the pool whose workers execute it
+    priority      from -100 to 100; higher ones begin first
+    backend       the alias in TASKS
     max_attempts  all attempts counted, also those lost with their worker (1: never again)
     timeout       an attempt that takes longer is ended as timed out
     backoff       the delays between attempts
+    expires       a run that has not begun by then fails, reason `expired`: an aware datetime, or a timedelta
+    key_for       how long after its end no other run gets its key (default: not at all)
+    on_duplicate  if a run with its key is there: "return" that one (the default), or "raise" Duplicate
+    tags          texts to find runs by
+    actor         who or what asks for it
+    """
+
+    queue_name: str
+    priority: int
+    backend: str
+    max_attempts: int
+    timeout: float | timedelta | None
+    backoff: Backoff
+    expires: datetime | timedelta | None
+    key_for: float | timedelta | None
+    on_duplicate: str
+    tags: Sequence[str]
+    actor: str
+
+
+class RunOptions(Options, total=False):
+    """What can be said of a single run.
+
+    run_after  the earliest time it begins: an aware datetime, or a timedelta from now
+    key        a text: there is at most one open run with it in a cluster
+    after      runs to wait for: results, records, bound tasks or ids
+    on         how they must end: "success" (the default), "failure" or "any". One that ends otherwise skips this run
+    """
+
+    run_after: datetime | timedelta | None
+    key: str | None
+    after: Any
+    on: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task(DjangoTask):
+    """A task function with its options. `using()` gives a copy with others; `enqueue()` makes a run of it.
+
+    script      the name that rows carry; by default module and qualified name
+    aliases     names that rows may carry as well: those it had before
+    retry_on    exceptions after which another attempt is made, if one is left
+    give_up_on  those of them after which none is
     """
 
     script: str = ""
+    aliases: tuple[str, ...] = ()
     max_attempts: int = MAX_ATTEMPTS
     timeout: timedelta | None = None
     backoff: Backoff = field(default_factory=Backoff)
+    retry_on: tuple[type[BaseException], ...] = (Exception,)
+    give_up_on: tuple[type[BaseException], ...] = ()
+    expires: datetime | timedelta | None = None
+    key: str | None = None
+    key_for: timedelta | None = None
+    on_duplicate: str = "return"
+    tags: tuple[str, ...] = ()
+    actor: str = ""
+    after: tuple[UUID, ...] = ()
+    on: str = Condition.SUCCESS
 
     def __post_init__(self) -> None:
+        if isinstance(self.run_after, timedelta):
+            self._set("run_after", timezone.now() + self.run_after)
+        for name in ("timeout", "key_for"):
+            self._set(name, _duration(name, getattr(self, name)))
+        for name in ("tags", "aliases"):
+            self._set(name, _texts(name, getattr(self, name)))
+        for name in ("retry_on", "give_up_on"):
+            self._set(name, _exceptions(name, getattr(self, name)))
+        self._set("after", _ids(self.after))
+        self._check()
         DjangoTask.__post_init__(self)  # not super(): a dataclass with slots is another class than the one written here
+        registry.register(self, anew=False)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check(self) -> None:
         if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:
             raise InvalidTask("max_attempts must be a whole number, at least 1.")
-        if self.timeout is not None and self.timeout <= timedelta():
+        if self.timeout is not None and not self.timeout:
             raise InvalidTask("timeout must be longer than nothing.")
+        if not isinstance(self.backoff, Backoff):
+            raise InvalidTask(f"backoff must be a Backoff, not {self.backoff!r}.")
+        if self.key is not None and (not isinstance(self.key, str) or not 0 < len(self.key) <= TEXT_LIMIT):
+            raise InvalidTask(f"key must be a text of 1 to {TEXT_LIMIT:,} characters.")
+        if self.on_duplicate not in ("return", "raise"):
+            raise InvalidTask(f'on_duplicate must be "return" or "raise", not {self.on_duplicate!r}.')
+        if self.on not in Condition.values:
+            raise InvalidTask(f"on must be one of {', '.join(Condition.values)}, not {self.on!r}.")
+        if not isinstance(self.actor, str):
+            raise InvalidTask(f"actor must be a text, not {self.actor!r}.")
+        if isinstance(self.expires, timedelta):
+            _duration("expires", self.expires)
+        elif self.expires is not None and not _is_moment(self.expires):
+            raise InvalidTask("expires must be an aware datetime or a timedelta.")
+        if (
+            isinstance(self.run_after, datetime)
+            and timezone.is_aware(self.run_after)
+            and not _is_moment(self.run_after)
+        ):
+            raise InvalidTask(f"run_after must lie between the years {EARLIEST.year} and {LATEST.year}.")
 
-    def using(
-        self,
-        *,
-        priority: int | None = None,
-        queue_name: str | None = None,
-        run_after: datetime | timedelta | None = None,
-        backend: str | None = None,
-        max_attempts: int | None = None,
-        timeout: float | timedelta | None = None,
-        backoff: Backoff | None = None,
-    ) -> Self:
-        """A copy with other options. `run_after`: an aware datetime or a timedelta; `timeout`: seconds or one."""
-        if isinstance(run_after, timedelta):
-            run_after = timezone.now() + run_after
-        changes: dict[str, Any] = {
-            "priority": priority,
-            "queue_name": queue_name,
-            "run_after": run_after,
-            "backend": backend,
-            "max_attempts": max_attempts,
-            "timeout": duration(timeout),
-            "backoff": backoff,
-        }
-        return replace(self, **{name: value for name, value in changes.items() if value is not None})
+    def using(self, **options: Unpack[RunOptions]) -> Self:  # type: ignore[override]
+        """A copy with other options: see `Options` and `RunOptions`. None leaves one as it is. Raises InvalidTask."""
+        changes: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+        return replace(self, **changes)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Bound:
+        """This task with arguments, as a member for `enqueue_many`. It has the id that its run will have."""
+        return Bound(self, args, kwargs)
+
+    def get_result(self, result_id: str) -> TaskResult:
+        """The result of a run of this task. Raises TaskResultDoesNotExist, also (as TaskResultMismatch) for others'."""
+        try:
+            return DjangoTask.get_result(self, result_id)
+        except TaskResultMismatch as error:
+            raise OfAnotherTask(str(error)) from None
+
+    async def aget_result(self, result_id: str) -> TaskResult:
+        """See get_result()."""
+        try:
+            return await DjangoTask.aget_result(self, result_id)
+        except TaskResultMismatch as error:
+            raise OfAnotherTask(str(error)) from None
 
     @property
     def script_name(self) -> str:
@@ -66,6 +166,39 @@ class Task(DjangoTask):
         return registry.script_name(self)
 
 
-def duration(value: float | timedelta | None) -> timedelta | None:
+def _duration(name: str, value: Any) -> timedelta | None:
     """Seconds or a timedelta, as a timedelta."""
-    return timedelta(seconds=value) if isinstance(value, int | float) else value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            value = timedelta(seconds=value)
+        except (OverflowError, ValueError):
+            value = LONGEST_DELAY + timedelta(1)
+    if value is not None and (not isinstance(value, timedelta) or not timedelta() <= value <= LONGEST_DELAY):
+        raise InvalidTask(f"{name} must be seconds or a timedelta, from nothing to {LONGEST_DELAY.days:,} days.")
+    return value
+
+
+def _is_moment(value: Any) -> bool:
+    return isinstance(value, datetime) and timezone.is_aware(value) and EARLIEST <= value <= LATEST
+
+
+def _texts(name: str, values: Any) -> tuple[str, ...]:
+    values = () if values is None else values
+    if isinstance(values, str) or not all(isinstance(value, str) and value for value in values):
+        raise InvalidTask(f"{name} must be a list of texts that are not empty.")
+    return tuple(values)
+
+
+def _exceptions(name: str, values: Any) -> tuple[type[BaseException], ...]:
+    classes: tuple[Any, ...] = (values,) if isinstance(values, type) else tuple(values)
+    if not all(isinstance(value, type) and issubclass(value, BaseException) for value in classes):
+        raise InvalidTask(f"{name} must be exception classes.")
+    return classes
+
+
+def _ids(after: Any) -> tuple[UUID, ...]:
+    many = after if isinstance(after, list | tuple | set | frozenset) else [after]
+    try:
+        return tuple(run_id(one) for one in many)
+    except ValueError as error:
+        raise InvalidTask(f"after: {error}") from None

@@ -115,7 +115,7 @@ class Child:
                 process_id=os.getpid(),
                 version=cronoq_django.__version__,
                 pools=self._pools,
-                scripts=sorted(registry.scripts()),
+                scripts=registry.names(),
             )
             # A claim whose commit was not heard of: nobody here executes it, and its lease is renewed with the others.
             strangers = [owned for owned in owned_runs(cursor, self._worker) if owned not in self._running]

@@ -211,10 +211,19 @@ class Execution:
         attempt = self.run.attempts + 1
         timed_out = isinstance(error, TimedOut)
         outcome = Outcome.TIMED_OUT if timed_out else Outcome.FAILED
-        if attempt >= self.run.max_attempts:
+        if attempt >= self.run.max_attempts or not self._is_retried(error):
             return self._ended(error, outcome, Status.FAILED, Reason.TIMEOUT if timed_out else Reason.ERROR)
         delay = error.after if isinstance(error, Retry) and error.after is not None else self._backoff().delay(attempt)
         return self._ended(error, outcome, Status.QUEUED, "", delay=delay)
+
+    def _is_retried(self, error: BaseException) -> bool:
+        """Whether the task's policy has another attempt follow after this error. Whoever raises Retry asks for one."""
+        if not isinstance(error, Exception) or isinstance(error, Retry | Quarantined) or not self._decoded:
+            return True
+        task = registry.find(self.run.script).task
+        return isinstance(error, getattr(task, "retry_on", Exception)) and not isinstance(
+            error, getattr(task, "give_up_on", ())
+        )
 
     def _backoff(self) -> Backoff:
         try:

@@ -126,7 +126,7 @@ def test_a_task_that_cannot_work_is_refused_when_it_is_made() -> None:
         Backoff(factor=0.5)
 
 
-def test_the_enqueued_signal_tells_of_the_run() -> None:
+def test_the_enqueued_signal_tells_of_the_run_when_it_is_committed(django_capture_on_commit_callbacks: Any) -> None:
     heard = []
 
     def hear(task_result: Any, **kwargs: Any) -> None:
@@ -134,7 +134,9 @@ def test_the_enqueued_signal_tells_of_the_run() -> None:
 
     task_enqueued.connect(hear)
     try:
-        result = tasks.add.enqueue(1)
+        with django_capture_on_commit_callbacks(execute=True):
+            result = tasks.add.enqueue(1)
+            assert heard == []
     finally:
         task_enqueued.disconnect(hear)
     assert heard == [result.id]

@@ -4,12 +4,14 @@ from datetime import datetime
 
 from cronoq_django.leader.stage import Stage
 from cronoq_django.leader.stages.admit import Admit
+from cronoq_django.leader.stages.expire import Expire
 from cronoq_django.leader.stages.fire import Fire
 from cronoq_django.leader.stages.pause import Pause
 from cronoq_django.leader.stages.plan import Plan
 from cronoq_django.leader.stages.prune import Prune
 from cronoq_django.leader.stages.quarantine import Quarantine
 from cronoq_django.leader.stages.rescue import Rescue
+from cronoq_django.leader.stages.settle import Settle
 from cronoq_django.leader.stages.stage import StageRuns
 from cronoq_django.leader.stages.sync import Sync
 from cronoq_django.leader.stages.workers import Workers
@@ -24,6 +26,8 @@ def all_stages(*, declared_at: datetime) -> list[Stage]:
         Fire(),
         StageRuns(),
         Admit(),
+        Settle(),
+        Expire(),
         Quarantine(),
         Rescue(),
         Workers(),

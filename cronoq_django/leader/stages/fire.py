@@ -110,7 +110,7 @@ def _runs(row: dict[str, Any], decision: Decision) -> list[slots.SlotRun]:
     job = row["job_id"]
     made = [
         slots.SlotRun(job_id=job, scheduled_for=slot, due_at=jittered(job, slot, row["jitter"]), status=status)
-        for status, chosen in (("", decision.fire), (Status.BLOCKED, decision.wait))
+        for status, chosen in ((None, decision.fire), (Status.BLOCKED, decision.wait))
         for slot in chosen
     ]
     skipped = [

@@ -40,7 +40,7 @@ class Sync(Stage):
         for name in gone:
             logger.warning("Job %s is no longer in any live code: disabled.", name)
         slots.sync_pools(tx, sorted({one.task.queue_name for one in registry.scripts().values()}))
-        slots.plan_known_again(tx, known=sorted(registry.scripts()), silence=2 * conf().lease)
+        slots.plan_known_again(tx, known=registry.names(), silence=2 * conf().lease)
         return written + len(gone)
 
     def _sync_job(self, tx: FencedTransaction, declared: registry.DeclaredJob) -> bool:

@@ -11,7 +11,7 @@ WITH waiting AS MATERIALIZED (
 )
 UPDATE cronoq_run AS run
 SET status = 'cancelled', reason = %(reason)s, error = %(error)s, finished_at = waiting.now, cancel_requested_at = waiting.now,
-    key_held = run.key_held AND coalesce(run.key_until > waiting.now, false)
+    key_held = run.key_held AND run.key_for IS NOT NULL, key_until = waiting.now + run.key_for
 FROM waiting
 WHERE run.id = waiting.id
 RETURNING run.id

@@ -6,6 +6,8 @@ WITH picked AS MATERIALIZED (
     SELECT id
     FROM cronoq_run
     WHERE status = 'queued' AND pool = %(pool)s AND script <> ALL (%(excluded)s::text[])
+      AND (expires_at IS NULL OR expires_at > coalesce(%(now)s::timestamptz, clock_timestamp())
+           OR attempts > 0 OR started_at IS NOT NULL)  -- begun before its deadline
       AND NOT EXISTS (SELECT FROM cronoq_pool WHERE name = %(pool)s AND paused)
     ORDER BY priority DESC, due_at, id
     LIMIT %(limit)s

@@ -11,19 +11,20 @@ WITH given AS (
         %(counts)s::boolean[], %(delay)s::interval[], %(took)s::interval[])
     AS given (id, claim, outcome, status, reason, result, error, exception_class, traceback, counts, delay, took)
 ), owned AS MATERIALIZED (
-    SELECT run.id, run.claim, run.worker_id, run.attempts, run.started_at, run.cancel_requested_at, run.key_until,
+    SELECT run.id, run.claim, run.worker_id, run.attempts, run.started_at, run.cancel_requested_at,
            coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
     FROM cronoq_run AS run JOIN given ON run.id = given.id AND run.claim = given.claim
     ORDER BY run.id
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ), ended AS (
-    SELECT owned.*, given.outcome, given.result, given.error, given.exception_class, given.traceback, given.counts,
+    SELECT owned.*, given.outcome, given.result, coalesce(given.error, '') AS error,
+           coalesce(given.exception_class, '') AS exception_class, coalesce(given.traceback, '') AS traceback, given.counts,
            given.delay, given.took,
            CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'cancelled'
                 WHEN given.status = 'queued' AND given.delay > interval '0' THEN 'scheduled'
                 ELSE given.status END AS status,
            CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'requested'
-                ELSE given.reason END AS reason
+                ELSE coalesce(given.reason, '') END AS reason
     FROM owned JOIN given ON owned.id = given.id AND owned.claim = given.claim
 ), changed AS (
     UPDATE cronoq_run AS run
@@ -40,7 +41,8 @@ WITH given AS (
                       THEN ended.now + extract(epoch FROM ended.delay) * interval '1 second' ELSE run.due_at END,
         started_at = coalesce(run.started_at, ended.now - ended.took),
         finished_at = CASE WHEN ended.status NOT IN ('queued', 'scheduled') THEN ended.now END,
-        key_held = run.key_held AND (ended.status IN ('queued', 'scheduled') OR coalesce(run.key_until > ended.now, false))
+        key_held = run.key_held AND (ended.status IN ('queued', 'scheduled') OR run.key_for IS NOT NULL),
+        key_until = CASE WHEN ended.status NOT IN ('queued', 'scheduled') THEN ended.now + run.key_for END
     FROM ended
     WHERE run.id = ended.id
     RETURNING run.id, ended.claim, run.status, run.pool, run.priority

@@ -7,8 +7,8 @@ INSERT INTO cronoq_run (
 SELECT
     slot.id, 'slot', job.id, job.name, job.revision, slot.scheduled_for, job.script, job.args, job.kwargs, job.pool,
     job.priority, job.timeout, job.max_attempts, job.backoff,
-    CASE WHEN slot.status <> '' THEN slot.status WHEN slot.due_at > moment.now THEN 'scheduled' ELSE 'queued' END,
-    slot.reason, slot.error, slot.due_at, CASE WHEN slot.status = 'skipped' THEN moment.now END, moment.now, %(epoch)s
+    CASE WHEN slot.status IS NOT NULL THEN slot.status WHEN slot.due_at > moment.now THEN 'scheduled' ELSE 'queued' END,
+    coalesce(slot.reason, ''), coalesce(slot.error, ''), slot.due_at, CASE WHEN slot.status = 'skipped' THEN moment.now END, moment.now, %(epoch)s
 FROM unnest(%(id)s::uuid[], %(job_id)s::uuid[], %(scheduled_for)s::timestamptz[], %(due_at)s::timestamptz[],
             %(status)s::text[], %(reason)s::text[], %(error)s::text[])
      AS slot (id, job_id, scheduled_for, due_at, status, reason, error)

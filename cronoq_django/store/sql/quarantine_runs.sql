@@ -11,7 +11,7 @@ WITH undecodable AS MATERIALIZED (
 )
 UPDATE cronoq_run AS run
 SET status = 'failed', reason = 'quarantined', error = %(error)s, finished_at = undecodable.now,
-    key_held = run.key_held AND coalesce(run.key_until > undecodable.now, false)
+    key_held = run.key_held AND run.key_for IS NOT NULL, key_until = undecodable.now + run.key_for
 FROM undecodable
 WHERE run.id = undecodable.id
 RETURNING run.id

@@ -3,7 +3,7 @@
 -- in id order, stale statistics made this walk the whole primary key. Relies on: cronoq_run_running (partial index). Whatever the old owner still sends is refused by its claim.
 -- A begun attempt counts as lost; one never seen to begin does not, and is claimed alone (solo) next time.
 WITH expired AS MATERIALIZED (
-    SELECT id, worker_id, claim, started_at, attempts, max_attempts, cancel_requested_at, key_until,
+    SELECT id, worker_id, claim, started_at, attempts, max_attempts, cancel_requested_at,
            coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
     FROM cronoq_run
     WHERE status = 'running'
@@ -31,7 +31,8 @@ WITH expired AS MATERIALIZED (
         started_at = CASE WHEN decided.status = 'queued' THEN NULL ELSE run.started_at END,
         due_at = CASE WHEN decided.status = 'queued' THEN decided.now ELSE run.due_at END,
         finished_at = CASE WHEN decided.status <> 'queued' THEN decided.now END,
-        key_held = run.key_held AND (decided.status = 'queued' OR coalesce(run.key_until > decided.now, false))
+        key_held = run.key_held AND (decided.status = 'queued' OR run.key_for IS NOT NULL),
+        key_until = CASE WHEN decided.status <> 'queued' THEN decided.now + run.key_for END
     FROM decided
     WHERE run.id = decided.id
     RETURNING run.id, run.status, run.pool, run.priority

@@ -1,0 +1,127 @@
+"""Submit: new runs, with their keys and prerequisites, in the caller's transaction.
+
+A key is unique among the runs that hold it: those that are open, and those within `key_for` of their end. There is a
+statement for each step, on purpose. Insert, and do nothing on conflict, waiting for whoever just inserted the same key;
+else look who holds it; else, if that one's time is over, free the key and insert again. (In one statement the look has
+the snapshot from before the wait and finds nobody; DO UPDATE would lock the holder against its own completion.)
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from cronoq_django.errors import NotFound, Unavailable
+from cronoq_django.store.runs import NewRun, insert_runs
+from cronoq_django.store.statements import Cursor, run
+
+TRIES = 100
+CHUNK = 5_000  # runs in a statement
+CHUNK_BYTES = 16_000_000  # of arguments in a statement
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """What became of a new run: it was created; or the one that was there already, with its id."""
+
+    id: UUID
+    status: str
+    created_at: datetime
+    created: bool
+
+
+def key_hash(key: str) -> bytes:
+    """What the unique index holds: a key itself may be longer than an index entry can be."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).digest()
+
+
+def submit_runs(
+    cursor: Cursor,
+    runs: Sequence[NewRun],
+    prerequisites: Mapping[UUID, Mapping[UUID, str]],
+    *,
+    now: datetime | None = None,
+) -> list[Submitted]:
+    """Insert runs; what became of each, in order. `prerequisites`: by id of a new run, the conditions by prerequisite.
+
+    Raises NotFound, before anything is written, if a prerequisite is neither new nor there.
+    """
+    new = {one.id for one in runs}
+    others = sorted({id_ for waited in prerequisites.values() for id_ in waited} - new)
+    there = {row[0] for row in run(cursor, "lock_prerequisites", ids=others)} if others else set()
+    if missing := sorted(set(others) - there):
+        raise NotFound(f"after: there is no run {missing[0]}")
+    found: dict[UUID, Submitted] = {}
+    for chunk in _chunks(runs):
+        found.update(_submit(cursor, chunk, now=now))
+    if prerequisites:
+        _insert_dependencies(cursor, prerequisites, found)
+    return [found[one.id] for one in runs]
+
+
+def _submit(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None) -> dict[UUID, Submitted]:
+    found: dict[UUID, Submitted] = {}
+    # In the order of the keys: two transactions that insert the same ones must not wait for each other.
+    left = sorted(runs, key=lambda one: one.key_hash or b"")
+    for _ in range(TRIES):
+        for inserted in insert_runs(cursor, left, now=now):
+            found[inserted.id] = Submitted(inserted.id, inserted.status, inserted.created_at, created=True)
+        left = [one for one in left if one.id not in found]
+        if not left:
+            return found
+        hashes = [one.key_hash for one in left if one.key_hash is not None]
+        rows = run(cursor, "held_runs", ids=[one.id for one in left], hashes=hashes, now=now)
+        over = [id_ for id_, _, _, _, is_over in rows if is_over]
+        # One that was inserted before by its own id, and one that holds the key. (Whoever held it may just have ended.)
+        there = {id_: (id_, status, created_at) for id_, status, created_at, _, _ in rows}
+        holders = {bytes(hash_): there[id_] for id_, _, _, hash_, is_over in rows if hash_ is not None and not is_over}
+        for one in left:
+            if (row := there.get(one.id) or holders.get(one.key_hash or b"")) is not None:
+                found[one.id] = Submitted(*row, created=False)
+        left = [one for one in left if one.id not in found]
+        if not left:
+            return found
+        if over:
+            run(cursor, "free_keys", ids=over, limit=len(over), now=now)
+    raise Unavailable(f"the key {left[0].key!r} changes hands all the time")
+
+
+def _insert_dependencies(
+    cursor: Cursor, prerequisites: Mapping[UUID, Mapping[UUID, str]], found: Mapping[UUID, Submitted]
+) -> None:
+    """Of the runs that were created; a prerequisite that was there already, under its key, stands for the new one."""
+    pairs: dict[tuple[UUID, UUID], str] = {}
+    late: dict[UUID, None] = {}
+    for waiting, waited in prerequisites.items():
+        if not found[waiting].created:
+            continue
+        for id_, condition in waited.items():
+            known = found.get(id_)
+            pairs[waiting, id_ if known is None else known.id] = condition
+            if known is None or not known.created:
+                late[waiting] = None
+    rows = list(pairs.items())
+    for start in range(0, len(rows), CHUNK):
+        some = rows[start : start + CHUNK]
+        run(
+            cursor,
+            "insert_dependencies",
+            run=[pair[0] for pair, _ in some],
+            prerequisite=[pair[1] for pair, _ in some],
+            condition=[str(condition) for _, condition in some],
+            late=list(late) if start == 0 else [],
+        )
+
+
+def _chunks(runs: Sequence[NewRun]) -> Iterator[list[NewRun]]:
+    chunk: list[NewRun] = []
+    size = 0
+    for one in runs:
+        if chunk and (len(chunk) == CHUNK or size > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(one)
+        size += len(one.args) + len(one.kwargs)
+    if chunk:
+        yield chunk
