@@ -4,8 +4,9 @@ The public names live here and are imported when first used, so that `from crono
 module that Django loads before its models are ready.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cronoq_django.lazy import lazily
 
 if TYPE_CHECKING:
     from cronoq_django.errors import Discard as Discard
@@ -50,8 +51,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a computed list: one table of names, not two)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"cronoq_django.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'cronoq_django' has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)

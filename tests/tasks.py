@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cronoq_django import Backoff, Discard, Retry, Snooze, current_run, task
+from cronoq_django.models import Pool
 
 AT_ONCE = Backoff(first=0)
 
@@ -160,3 +161,19 @@ def surroundings() -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT 1")
     return [timezone.get_current_timezone_name(), translation.get_language(), str(connection.in_atomic_block)]
+
+
+@task
+def make_pool(name: str) -> None:
+    """Writes a row, or fails in the database."""
+    Pool.objects.create(name=name)
+
+
+@task
+def enqueue_another(value: str) -> None:
+    echo.enqueue(value)
+
+
+@task
+def enqueue_itself() -> None:
+    enqueue_itself.enqueue()

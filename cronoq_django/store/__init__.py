@@ -7,8 +7,9 @@ The operations under the field's names are imported from here: `from cronoq_djan
 ordinary function that takes the database alias of the cluster as `using` (default CRONOQ["DATABASE"]).
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from cronoq_django.lazy import lazily
 
 if TYPE_CHECKING:
     from cronoq_django.store.jobs import get_job as get_job
@@ -34,8 +35,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # noqa: PLE0605  (a computed list: one table of names, not two)
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"cronoq_django.store.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'cronoq_django.store' has no attribute {name!r}")
+__getattr__ = lazily(__name__, _HOMES)

@@ -235,7 +235,7 @@ def stage(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> 
 
 def admit(tx: FencedTransaction, *, limit: int) -> int:
     """Queue or schedule the blocked slot runs whose job has room; how many."""
-    return int(run(tx, "admit_runs", limit=limit)[0][0])
+    return int(run(tx, "admit_runs", limit=limit, now=None)[0][0])
 
 
 def quarantine(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> list[UUID]:

@@ -71,7 +71,7 @@ def due_jobs(tx: FencedTransaction, *, limit: int, now: datetime | None = None) 
 def insert_slot_runs(tx: FencedTransaction, made: Sequence[SlotRun]) -> None:
     """Make the runs of slots, with what their jobs say now."""
     if made:
-        run(tx, "insert_slot_runs", epoch=tx.term.epoch, **columns(made, error=2000))
+        run(tx, "insert_slot_runs", epoch=tx.term.epoch, now=None, **columns(made, error=2000))
 
 
 def write_states(tx: FencedTransaction, fired: Sequence[Fired]) -> None:
@@ -108,7 +108,7 @@ def lock_states(tx: FencedTransaction, ids: Sequence[UUID]) -> set[UUID]:
 
 def jobs_to_plan(tx: FencedTransaction, ids: Sequence[UUID]) -> list[dict[str, Any]]:
     """The jobs of these ids that exist, with what their states say."""
-    return records(tx, "jobs_to_plan", ids=list(ids))
+    return records(tx, "jobs_to_plan", ids=list(ids), now=None)
 
 
 def plan_states(tx: FencedTransaction, plans: Sequence[Plan]) -> None:

@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any, Protocol
 
 from cronoq_django.models.fields import clean_text
+from cronoq_django.store import clock
 
 
 class Cursor(Protocol):
@@ -29,13 +30,13 @@ def statement(name: str) -> str:
 
 def run(cursor: Cursor, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
     """Execute the statement; its rows as tuples."""
-    cursor.execute(statement(name), params)
+    _execute(cursor, name, params)
     return list(cursor.fetchall()) if cursor.description else []
 
 
 def count(cursor: Cursor, name: str, /, **params: Any) -> int:
     """Execute the statement; how many rows it changed."""
-    cursor.execute(statement(name), params)
+    _execute(cursor, name, params)
     return cursor.rowcount
 
 
@@ -44,6 +45,12 @@ def records(cursor: Cursor, name: str, /, **params: Any) -> list[dict[str, Any]]
     rows = run(cursor, name, **params)
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in rows]
+
+
+def _execute(cursor: Cursor, name: str, params: dict[str, Any]) -> None:
+    if params.get("now", params) is None:
+        params["now"] = clock.frozen
+    cursor.execute(statement(name), params)
 
 
 def columns(rows: Sequence[Any], **bounds: int) -> dict[str, list[Any] | None]:

@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 from django.db import connections, transaction
-from django.utils import timezone
 
 from cronoq_django import registry
 from cronoq_django.compat import task_backends
@@ -21,6 +20,7 @@ from cronoq_django.conf import conf
 from cronoq_django.errors import Duplicate, Quarantined, translated
 from cronoq_django.models import Run
 from cronoq_django.models.fields import clean_text, dump_json
+from cronoq_django.store import clock
 from cronoq_django.store.runs import NewRun
 from cronoq_django.store.session import alias_of
 from cronoq_django.store.submit import Submitted, key_hash, submit_runs
@@ -145,7 +145,7 @@ def refuse_cycle(members: Sequence[Bound]) -> None:
 
 
 def _deadline(expires: datetime | timedelta | None) -> datetime | None:
-    return timezone.now() + expires if isinstance(expires, timedelta) else expires
+    return clock.now() + expires if isinstance(expires, timedelta) else expires
 
 
 def _warn_of_another_transaction(alias: str) -> None:

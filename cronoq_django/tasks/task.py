@@ -14,6 +14,7 @@ from cronoq_django.errors import LONGEST_DELAY
 from cronoq_django.models.choices import Condition
 from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT
 from cronoq_django.schedules import Backoff
+from cronoq_django.store import clock
 from cronoq_django.store.records import run_id
 from cronoq_django.tasks.bound import Bound
 
@@ -96,7 +97,7 @@ class Task(DjangoTask):
 
     def __post_init__(self) -> None:
         if isinstance(self.run_after, timedelta):
-            self._set("run_after", timezone.now() + self.run_after)
+            self._set("run_after", clock.now() + self.run_after)
         for name in ("timeout", "key_for"):
             self._set(name, _duration(name, getattr(self, name)))
         for name in ("tags", "aliases"):

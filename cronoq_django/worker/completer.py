@@ -52,14 +52,21 @@ class Completer:
             if status is None:
                 logger.warning("The outcome of run %s was refused: it was taken over, or had ended.", completion.id)
             elif status in (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED):
-                self._teller.submit(_tell, execution, completion, status)
+                self._teller.submit(_tell, execution, status)
 
     def close(self) -> None:
         """Wait for the signals to be told."""
         self._teller.shutdown(wait=True)
 
 
-def _tell(execution: Execution, completion: Completion, status: Status) -> None:
+def _tell(execution: Execution, status: Status) -> None:
+    close_old_connections()
+    tell_finished(execution, status)
+    close_old_connections()
+
+
+def tell_finished(execution: Execution, status: Status) -> None:
+    """Tell Django's signals that the run has ended."""
     try:
         script = registry.find(execution.run.script)
         args, kwargs = arguments(execution.run)
@@ -70,6 +77,4 @@ def _tell(execution: Execution, completion: Completion, status: Status) -> None:
     object.__setattr__(
         result, "status", TaskResultStatus.SUCCESSFUL if status == Status.SUCCEEDED else TaskResultStatus.FAILED
     )
-    close_old_connections()
     tell(task_finished, script.task, result)
-    close_old_connections()

@@ -25,7 +25,7 @@ WITH waiting AS MATERIALIZED (
     FOR NO KEY UPDATE SKIP LOCKED
 ), admitted AS (
     UPDATE cronoq_run AS run
-    SET status = CASE WHEN run.due_at > clock_timestamp() THEN 'scheduled' ELSE 'queued' END
+    SET status = CASE WHEN run.due_at > coalesce(%(now)s::timestamptz, clock_timestamp()) THEN 'scheduled' ELSE 'queued' END
     FROM locked WHERE run.id = locked.id
     RETURNING run.status, run.pool, run.priority
 ), woken AS (

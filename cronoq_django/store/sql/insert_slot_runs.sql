@@ -13,7 +13,7 @@ FROM unnest(%(id)s::uuid[], %(job_id)s::uuid[], %(scheduled_for)s::timestamptz[]
             %(status)s::text[], %(reason)s::text[], %(error)s::text[])
      AS slot (id, job_id, scheduled_for, due_at, status, reason, error)
 JOIN cronoq_job AS job ON job.id = slot.job_id
-CROSS JOIN (SELECT clock_timestamp() AS now) AS moment
+CROSS JOIN (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS moment
 ON CONFLICT DO NOTHING
 RETURNING CASE WHEN status = 'queued'
                THEN pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), priority::text) END

@@ -1,0 +1,97 @@
+"""Run what is due, in this thread and in the transaction of the test: a leader and a worker at once."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from uuid import UUID, uuid4
+
+from django.db import connections, transaction
+from psycopg.pq import TransactionStatus
+
+from cronoq_django.leader.stages.admit import Admit
+from cronoq_django.leader.stages.expire import Expire
+from cronoq_django.leader.stages.fire import Fire
+from cronoq_django.leader.stages.plan import Plan
+from cronoq_django.leader.stages.quarantine import Quarantine
+from cronoq_django.leader.stages.settle import Settle
+from cronoq_django.leader.stages.stage import StageRuns
+from cronoq_django.models import Run
+from cronoq_django.models.choices import TERMINAL, Status
+from cronoq_django.store import clock, runs
+from cronoq_django.store.leadership import FencedTransaction, Term
+from cronoq_django.store.records import TaskRecord, record
+from cronoq_django.store.session import alias_of
+from cronoq_django.worker.completer import tell_finished
+from cronoq_django.worker.executor import Execution
+
+STAGES = (Plan, Fire, StageRuns, Admit, Settle, Expire, Quarantine)
+LEASE = timedelta(days=1)
+
+
+def run_pending(*, limit: int = 1000) -> list[TaskRecord]:
+    """Fire the due slots of jobs, and execute all runs that are due, the most urgent first, and those that they make
+    due; what became of each, in order.
+
+    As with real workers a task runs outside of our transactions, gets its arguments as JSON gives them back, is tried
+    again when it fails (at once if its delay has passed by `advance`), and has its result stored or refused. Nothing is
+    committed or closed. Writes of a task that leaves the transaction broken are undone. Raises RuntimeError if there is
+    still work after `limit` executions.
+    """
+    executed: list[TaskRecord] = []
+    worker = uuid4()
+    while (run := _next(worker)) is not None:
+        if len(executed) == limit:
+            raise RuntimeError(f"there is still work after {limit} executions: does a task enqueue itself?")
+        executed.append(_execute(run, worker))
+    return executed
+
+
+def _next(worker: UUID) -> "runs.ClaimedRun | None":
+    with _leading() as tx:
+        for stage in (kind() for kind in STAGES):
+            while stage.step(tx) >= stage.batch:
+                pass
+        pools = Run.objects.using(alias_of(None)).filter(status=Status.QUEUED).values_list("pool", "priority", "due_at")
+        for pool, _, _ in sorted(pools.distinct(), key=lambda row: (-row[1], row[2]))[:1]:
+            return runs.claim_runs(tx, worker=worker, pool=pool, limit=1, lease=LEASE)[0]
+    return None
+
+
+def _execute(run: "runs.ClaimedRun", worker: UUID) -> TaskRecord:
+    alias = alias_of(None)
+    execution = Execution(run, str(worker))
+    with _undone_if_broken(alias):
+        completion = execution.execute()
+    assert completion is not None  # noqa: S101  (nobody else can have given it back)
+    with _leading() as tx:
+        status = runs.complete_runs(tx, [completion]).accepted[run.id, run.claim]
+    if status in TERMINAL:
+        tell_finished(execution, status)
+    return record(Run.objects.using(alias).get(pk=run.id))
+
+
+@contextmanager
+def _leading() -> Iterator[FencedTransaction]:
+    """A transaction that stages take for a leader's: a test has its rows for itself."""
+    alias = alias_of(None)
+    with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        (now,) = cursor.fetchone()
+        yield FencedTransaction(cursor, Term(0, uuid4()), clock.frozen or now)
+
+
+@contextmanager
+def _undone_if_broken(alias: str) -> Iterator[None]:
+    """A statement that failed leaves the transaction of the test unusable, as it would leave none of a worker's."""
+    connection = connections[alias]
+    if not connection.in_atomic_block:
+        yield
+        return
+    savepoint = str(connection.savepoint())
+    depth = len(connection.savepoint_ids)
+    yield
+    del connection.savepoint_ids[depth:]  # of blocks that the task did not leave
+    if connection.needs_rollback or connection.connection.info.transaction_status == TransactionStatus.INERROR:
+        connection.needs_rollback = False
+        connection.savepoint_rollback(savepoint)
+    connection.savepoint_commit(savepoint)
