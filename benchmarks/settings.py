@@ -8,5 +8,6 @@ from example_project.settings import DATABASES, LOGGING
 
 DATABASES["benchmarks"] = cluster(DATABASES["default"], "cronoq_benchmarks")
 DATABASE_ROUTERS = ["cronoq_django.routers.ClusterRouter"]
+DEBUG = False
 CRONOQ = {"DATABASE": "benchmarks", "LEADER_TTL": 600}  # it is idle while the tables are filled
 LOGGING["loggers"]["cronoq"]["level"] = logging.ERROR

@@ -61,6 +61,26 @@ def check_router(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register()
+def check_atomicity(**kwargs: Any) -> list[CheckMessage]:
+    """With a cluster elsewhere than in the default database, enqueueing is no part of the usual transactions."""
+    try:
+        alias = conf().database
+    except ImproperlyConfigured:
+        return []  # E001 says so
+    if alias == "default" or not settings.DATABASES.get("default"):
+        return []
+    return [
+        CheckWarning(
+            f"Runs are kept in {alias!r}: what is enqueued within atomic() of 'default' is committed at once, whatever "
+            "becomes of that transaction.",
+            hint=f"Enqueue within transaction.atomic(using={alias!r}), or from transaction.on_commit, which comes "
+            "after the commit but may be lost. If that is known, silence this check.",
+            id="cronoq.W003",
+        )
+    ]
+
+
+@register()
 def check_backend(**kwargs: Any) -> list[CheckMessage]:
     """Some task backend is ours; otherwise enqueued tasks go elsewhere."""
     backends = [params.get("BACKEND", "") for params in (getattr(settings, "TASKS", None) or {}).values()]

@@ -40,6 +40,9 @@ def clean_text(value: str, limit: int = TEXT_LIMIT) -> str:
     return value
 
 
+_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+
+
 def dump_json(value: Any, name: str = "value") -> str:
     """The value as JSON text that reads back equal. Raises TypeError or ValueError, naming the place, if it can't.
 
@@ -48,7 +51,7 @@ def dump_json(value: Any, name: str = "value") -> str:
     """
     try:
         _refuse_altered(value, name)
-        return json.dumps(value, allow_nan=False, separators=(",", ":"))
+        return _encode(value)
     except RecursionError:
         raise ValueError(f"{name}: nested too deeply") from None
 

@@ -16,12 +16,12 @@ _last = 0  # milliseconds << 42 | counter
 def uuid7() -> uuid.UUID:
     """A new id, greater than every one this process made before, also when the clock went back."""
     global _last  # noqa: PLW0603
-    fresh = (time.time_ns() // 1_000_000) << 42 | (int.from_bytes(os.urandom(6)) & ((1 << 41) - 1))
+    noise = int.from_bytes(os.urandom(10))
+    fresh = (time.time_ns() // 1_000_000) << 42 | (noise >> 32 & ((1 << 41) - 1))
     with _lock:
         # Within a millisecond, or behind a clock set back, count on from the last one.
         _last = fresh if fresh >> 42 > _last >> 42 else _last + 1 + (fresh & 0xFF)
         value = _last
     milliseconds, counter = value >> 42, value & ((1 << 42) - 1)
-    tail = int.from_bytes(os.urandom(4))
     high, low = counter >> 30, counter & ((1 << 30) - 1)
-    return uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | tail)
+    return uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low << 32 | noise & 0xFFFFFFFF)

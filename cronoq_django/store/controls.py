@@ -80,7 +80,7 @@ def retry_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None
         raise NotFound(f"there is no run {sorted(missing)[0]}")
     fresh = {run.pk: _again(run, actor) for run in found.values() if run.status in TERMINAL}
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-        made = submit_runs(cursor, list(fresh.values()), {})
+        made = submit_runs(cursor, fresh.values())
     return {old: new.id for old, new in zip(fresh, made, strict=True)}
 
 

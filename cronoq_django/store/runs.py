@@ -1,7 +1,8 @@
 """Runs: insert, claim, renew, complete, take back, settle, cancel: each on the caller's cursor, in its transaction."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+import json
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -47,15 +48,6 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True)
-class InsertedRun:
-    """What the database said of a new run."""
-
-    id: UUID
-    status: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
 class ClaimedRun:
     """A run that a worker owns: `id` and `claim` together prove it. `args`, `kwargs`, `backoff` are JSON text."""
 
@@ -98,14 +90,35 @@ class Completion:
     took: timedelta | None = None
 
 
-def insert_runs(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None = None) -> list[InsertedRun]:
-    """Insert runs in the caller's transaction, in one statement; those that were new."""
+def insert_runs(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None = None) -> dict[UUID, datetime]:
+    """Insert runs in the caller's transaction, in one statement: the new ones' ids, and their creation."""
     if not runs:
-        return []
-    rows = run(
-        cursor, "insert_runs", **columns(runs, script=500, pool=100, job_name=200, actor=200, key=TEXT_LIMIT), now=now
-    )
-    return [InsertedRun(*row[:3]) for row in rows]
+        return {}
+    text = json.dumps([_plain(one) for one in runs])
+    created_at, only, _ = run(cursor, "insert_runs", runs=text, count=len(runs), now=now)[0]
+    return dict.fromkeys([one.id for one in runs] if only is None else only, created_at)
+
+
+_BOUNDS = {"script": 500, "pool": 100, "job_name": 200, "actor": 200, "key": TEXT_LIMIT}
+_COLUMNS = tuple(field.name for field in fields(NewRun))
+_PLAIN: dict[type, Callable[[Any], str]] = {
+    UUID: str,
+    datetime: datetime.isoformat,
+    timedelta: lambda span: f"{span // timedelta(microseconds=1)} microseconds",
+    bytes: lambda data: f"\\x{data.hex()}",
+}
+
+
+def _plain(run: NewRun) -> dict[str, Any]:
+    """What a run has, in the words of JSON. Arguments stay text: PostgreSQL would refuse what they say of NUL."""
+    plain: dict[str, Any] = {}
+    for name in _COLUMNS:
+        if (value := getattr(run, name)) is not None:
+            convert = _PLAIN.get(type(value))
+            plain[name] = value if convert is None else convert(value)
+    for name in _BOUNDS.keys() & plain.keys():
+        plain[name] = clean_text(plain[name], _BOUNDS[name])
+    return plain
 
 
 def claim_runs(

@@ -7,9 +7,10 @@ the snapshot from before the wait and finds nobody; DO UPDATE would lock the hol
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from uuid import UUID
 
 from cronoq_django.errors import NotFound, Unavailable
@@ -26,7 +27,6 @@ class Submitted:
     """What became of a new run: it was created; or the one that was there already, with its id."""
 
     id: UUID
-    status: str
     created_at: datetime
     created: bool
 
@@ -38,52 +38,50 @@ def key_hash(key: str) -> bytes:
 
 def submit_runs(
     cursor: Cursor,
-    runs: Sequence[NewRun],
-    prerequisites: Mapping[UUID, Mapping[UUID, str]],
+    runs: Iterable[NewRun],
+    prerequisites: Mapping[UUID, Mapping[UUID, str]] = MappingProxyType({}),
     *,
-    now: datetime | None = None,
+    new: Collection[UUID] = (),
 ) -> list[Submitted]:
-    """Insert runs; what became of each, in order. `prerequisites`: by id of a new run, the conditions by prerequisite.
+    """Insert runs; what became of each, in order. `prerequisites`: by id of a new run, the conditions by prerequisite;
+    with them, `new` are the ids of all the runs.
 
     Raises NotFound, before anything is written, if a prerequisite is neither new nor there.
     """
-    new = {one.id for one in runs}
-    others = sorted({id_ for waited in prerequisites.values() for id_ in waited} - new)
+    others = sorted({id_ for waited in prerequisites.values() for id_ in waited} - set(new)) if prerequisites else []
     there = {row[0] for row in run(cursor, "lock_prerequisites", ids=others)} if others else set()
     if missing := sorted(set(others) - there):
         raise NotFound(f"after: there is no run {missing[0]}")
-    found: dict[UUID, Submitted] = {}
-    for chunk in _chunks(runs):
-        found.update(_submit(cursor, chunk, now=now))
+    submitted = [one for chunk in _chunks(runs) for one in _submit(cursor, chunk)]
     if prerequisites:
-        _insert_dependencies(cursor, prerequisites, found)
-    return [found[one.id] for one in runs]
+        _insert_dependencies(cursor, prerequisites, dict(zip(new, submitted, strict=True)))
+    return submitted
 
 
-def _submit(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None) -> dict[UUID, Submitted]:
+def _submit(cursor: Cursor, runs: Sequence[NewRun]) -> list[Submitted]:
     found: dict[UUID, Submitted] = {}
     # In the order of the keys: two transactions that insert the same ones must not wait for each other.
     left = sorted(runs, key=lambda one: one.key_hash or b"")
     for _ in range(TRIES):
-        for inserted in insert_runs(cursor, left, now=now):
-            found[inserted.id] = Submitted(inserted.id, inserted.status, inserted.created_at, created=True)
+        for id_, created_at in insert_runs(cursor, left).items():
+            found[id_] = Submitted(id_, created_at, created=True)
         left = [one for one in left if one.id not in found]
         if not left:
-            return found
+            return [found[one.id] for one in runs]
         hashes = [one.key_hash for one in left if one.key_hash is not None]
-        rows = run(cursor, "held_runs", ids=[one.id for one in left], hashes=hashes, now=now)
-        over = [id_ for id_, _, _, _, is_over in rows if is_over]
+        rows = run(cursor, "held_runs", ids=[one.id for one in left], hashes=hashes, now=None)
+        over = [id_ for id_, _, _, is_over in rows if is_over]
         # One that was inserted before by its own id, and one that holds the key. (Whoever held it may just have ended.)
-        there = {id_: (id_, status, created_at) for id_, status, created_at, _, _ in rows}
-        holders = {bytes(hash_): there[id_] for id_, _, _, hash_, is_over in rows if hash_ is not None and not is_over}
+        there = {id_: (id_, created_at) for id_, created_at, _, _ in rows}
+        holders = {bytes(hash_): there[id_] for id_, _, hash_, is_over in rows if hash_ is not None and not is_over}
         for one in left:
             if (row := there.get(one.id) or holders.get(one.key_hash or b"")) is not None:
                 found[one.id] = Submitted(*row, created=False)
         left = [one for one in left if one.id not in found]
         if not left:
-            return found
+            return [found[one.id] for one in runs]
         if over:
-            run(cursor, "free_keys", ids=over, limit=len(over), now=now)
+            run(cursor, "free_keys", ids=over, limit=len(over), now=None)
     raise Unavailable(f"the key {left[0].key!r} changes hands all the time")
 
 
@@ -114,7 +112,7 @@ def _insert_dependencies(
         )
 
 
-def _chunks(runs: Sequence[NewRun]) -> Iterator[list[NewRun]]:
+def _chunks(runs: Iterable[NewRun]) -> Iterator[list[NewRun]]:
     chunk: list[NewRun] = []
     size = 0
     for one in runs:

@@ -5,9 +5,9 @@ few thousand, all or none.
 """
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from datetime import datetime, timedelta
+from datetime import timedelta
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from cronoq_django.conf import conf
 from cronoq_django.errors import Duplicate, Quarantined, translated
 from cronoq_django.models import Run
 from cronoq_django.models.fields import clean_text, dump_json
+from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
 from cronoq_django.store.runs import NewRun
 from cronoq_django.store.session import alias_of
@@ -60,14 +61,16 @@ def submit(members: Sequence[Bound]) -> list[RunResult]:
     hold; NotFound for an unknown prerequisite; Duplicate if that was asked for; Unavailable. Nothing is written then,
     and but for Unavailable the transaction stays usable.
     """
-    runs = new_runs(members)
+    refuse_cycle(members)
     prerequisites = {member.id: member.prerequisites for member in members if member.prerequisites}
+    runs: Iterable[NewRun] = new_runs(members)
+    if alone := len(members) == 1 and not prerequisites:
+        runs = list(runs)  # checked before the only statement; many are checked while they go in, and rolled back
     alias = alias_of(None)
     _warn_of_another_transaction(alias)
-    alone = len(runs) == 1 and not prerequisites
     with translated(), nullcontext() if alone else transaction.atomic(using=alias):
         with connections[alias].cursor() as cursor:
-            submitted = submit_runs(cursor, runs, prerequisites)
+            submitted = submit_runs(cursor, runs, prerequisites, new=[member.id for member in members])
         for member, run in zip(members, submitted, strict=True):
             if not run.created and getattr(member.task, "on_duplicate", "return") == "raise":
                 raise Duplicate(member.task.key, run.id)
@@ -85,50 +88,51 @@ def _results(members: Sequence[Bound], submitted: Sequence[Submitted], alias: st
     ]
 
 
-def new_runs(members: Sequence[Bound]) -> list[NewRun]:
-    """The rows for bound tasks, checked. Raises TypeError or ValueError."""
-    refuse_cycle(members)
-    return [_new_run(member) for member in members]
+def new_runs(members: Iterable[Bound]) -> Iterator[NewRun]:
+    """The rows for bound tasks, each checked. Raises TypeError or ValueError."""
+    known: dict[int, tuple[registry.RegisteredScript, dict[str, Any]]] = {}  # by task
+    most = conf().max_payload
+    for member in members:
+        task, args, kwargs = member.task, list(member.args), dict(member.kwargs)
+        if id(task) not in known:
+            known[id(task)] = registry.describe(task), _columns(task)
+        script, columns = known[id(task)]
+        try:
+            script.bind(args, kwargs)
+        except Quarantined as error:
+            raise TypeError(str(error)) from None
+        args_text, kwargs_text = dump_json(args, "args"), dump_json(kwargs, "kwargs")
+        if (size := len(args_text) + len(kwargs_text)) > most:
+            raise ValueError(
+                f"The arguments of {script.name} take {size:,} bytes of JSON, over CRONOQ['MAX_PAYLOAD'] = "
+                f"{most:,}: store them elsewhere and pass a reference."
+            )
+        waits = True if member.prerequisites else None
+        yield NewRun(id=member.id, args=args_text, kwargs=kwargs_text, waits=waits, **columns)
 
 
-def _new_run(member: Bound) -> NewRun:
-    task, args, kwargs = member.task, list(member.args), dict(member.kwargs)
-    script = registry.describe(task)
-    try:
-        script.bind(args, kwargs)
-    except Quarantined as error:
-        raise TypeError(str(error)) from None
-    args_text, kwargs_text = dump_json(args, "args"), dump_json(kwargs, "kwargs")
-    if (size := len(args_text) + len(kwargs_text)) > conf().max_payload:
-        raise ValueError(
-            f"The arguments of {script.name} take {size:,} bytes of JSON, over CRONOQ['MAX_PAYLOAD'] = "
-            f"{conf().max_payload:,}: store them elsewhere and pass a reference."
-        )
+def _columns(task: Any) -> dict[str, Any]:
+    """What the rows of a task have in common. The task may be one of Django's own, without our options."""
     parent = current_run()
-    backoff = getattr(task, "backoff", None)
-    key = getattr(task, "key", None)
-    tags = getattr(task, "tags", ())
-    return NewRun(
-        id=member.id,
-        script=script.name,
-        args=args_text,
-        kwargs=kwargs_text,
-        pool=task.queue_name,
-        priority=task.priority,
-        due_at=task.run_after,
-        expires_at=_deadline(getattr(task, "expires", None)),
-        timeout=getattr(task, "timeout", None),
-        max_attempts=getattr(task, "max_attempts", MAX_ATTEMPTS),
-        backoff=backoff.dump() if backoff is not None and backoff != type(backoff)() else None,
-        parent_id=parent.id if parent else None,
-        root_id=(parent.root or parent.id) if parent else None,
-        actor=getattr(task, "actor", None),
-        tags=dump_json([clean_text(tag) for tag in tags]) if tags else None,
-        key=key,
-        key_hash=None if key is None else key_hash(key),
-        key_for=getattr(task, "key_for", None) or None,
-        waits=True if member.prerequisites else None,
-    )
+    backoff, key, tags = getattr(task, "backoff", None), getattr(task, "key", None), getattr(task, "tags", ())
+    expires = getattr(task, "expires", None)
+    return {
+        "script": registry.script_name(task),
+        "pool": task.queue_name,
+        "priority": task.priority,
+        "due_at": task.run_after,
+        "expires_at": clock.now() + expires if isinstance(expires, timedelta) else expires,
+        "timeout": getattr(task, "timeout", None),
+        "max_attempts": getattr(task, "max_attempts", MAX_ATTEMPTS),
+        "backoff": backoff.dump() if backoff is not None and backoff != Backoff() else None,
+        "parent_id": parent.id if parent else None,
+        "root_id": (parent.root or parent.id) if parent else None,
+        "actor": getattr(task, "actor", "") or None,
+        "tags": dump_json([clean_text(tag) for tag in tags]) if tags else None,
+        "key": key,
+        "key_hash": None if key is None else key_hash(key),
+        "key_for": getattr(task, "key_for", None) or None,
+    }
 
 
 def refuse_cycle(members: Sequence[Bound]) -> None:
@@ -142,10 +146,6 @@ def refuse_cycle(members: Sequence[Bound]) -> None:
     except CycleError as error:
         circle = " → ".join(names.get(id_, str(id_)) for id_ in error.args[1])
         raise ValueError(f"after: these runs wait for each other: {circle}") from None
-
-
-def _deadline(expires: datetime | timedelta | None) -> datetime | None:
-    return clock.now() + expires if isinstance(expires, timedelta) else expires
 
 
 def _warn_of_another_transaction(alias: str) -> None:

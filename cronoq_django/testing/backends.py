@@ -17,7 +17,7 @@ from cronoq_django.models.fields import load_json
 from cronoq_django.store import clock
 from cronoq_django.store.runs import ClaimedRun, NewRun
 from cronoq_django.tasks.bound import Bound
-from cronoq_django.tasks.enqueue import new_runs
+from cronoq_django.tasks.enqueue import new_runs, refuse_cycle
 from cronoq_django.tasks.results import RunResult, new_result
 from cronoq_django.worker.executor import Execution
 
@@ -46,7 +46,8 @@ class DummyBackend(CronoqBackend):
         """Take bound tasks, all or none."""
         for task in {id(member.task): member.task for member in members}.values():
             self.validate_task(task)
-        runs = dict(zip((member.id for member in members), new_runs(members), strict=True))
+        refuse_cycle(members)
+        runs = {run.id: run for run in new_runs(members)}
         known = {UUID(result.id) for result in self.results} | runs.keys()
         for member in members:
             if missing := sorted(member.prerequisites.keys() - known):

@@ -299,10 +299,10 @@ def test_a_run_that_nobody_could_decode_is_quarantined(leading: Fence, args: str
         (good,) = insert_runs(cursor, [NewRun(script="tests.tasks.add", args="[1]")])
     assert step(Quarantine(), leading) == 2
     assert step(Quarantine(), leading) == 0
-    for run in Run.objects.filter(pk__in=[bad.id, later.id]):
+    for run in Run.objects.filter(pk__in=[bad, later]):
         assert (run.status, run.reason) == ("failed", "quarantined")
         assert "must be a JSON list" in run.error
-    assert Run.objects.get(pk=good.id).status == "queued"
+    assert Run.objects.get(pk=good).status == "queued"
 
 
 def test_quarantine_looks_at_an_index_that_ordinary_runs_never_enter(leading: Fence) -> None:

@@ -30,7 +30,7 @@ def cursor() -> Iterator[Any]:
 
 
 def add(cursor: Any, *new: NewRun) -> list[UUID]:
-    return [inserted.id for inserted in runs.insert_runs(cursor, new)]
+    return list(runs.insert_runs(cursor, new))
 
 
 def a_run(**columns: Any) -> NewRun:
@@ -75,7 +75,7 @@ def test_inserting_the_same_run_again_meets_its_own_row(cursor: Any) -> None:
     """The commit's answer was lost; the retry made a second run."""
     run = a_run()
     assert len(runs.insert_runs(cursor, [run])) == 1
-    assert runs.insert_runs(cursor, [run]) == []
+    assert runs.insert_runs(cursor, [run]) == {}
     assert Run.objects.count() == 1
 
 
