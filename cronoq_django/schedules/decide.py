@@ -18,6 +18,9 @@ FEW = 10
 """So many overlapping slots are recorded one by one, more of them together."""
 
 
+_POLICIES = {"misfire": tuple(map(str, Misfire)), "overlap": tuple(map(str, Overlap))}
+
+
 @dataclass(frozen=True, slots=True)
 class Terms:
     """The columns of a job that decide about its slots. Slots at `starts_at` or `ends_at` themselves are the job's."""
@@ -32,9 +35,9 @@ class Terms:
     concurrency: int = 1
 
     def __post_init__(self) -> None:
-        for field, policy in (("misfire", Misfire), ("overlap", Overlap)):
-            if (value := getattr(self, field)) not in list(policy):
-                raise ScheduleError(f"{field} is one of {', '.join(policy)}, not {value!r}", field=field)
+        for field, policies in _POLICIES.items():
+            if (value := getattr(self, field)) not in policies:
+                raise ScheduleError(f"{field} is one of {', '.join(policies)}, not {value!r}", field=field)
         for field, most in (("misfire_limit", MOST_FIRED), ("concurrency", 2**31)):
             if not 1 <= getattr(self, field) <= most:
                 raise ScheduleError(f"{field} must be at least 1, and at most {most:,}", field=field)

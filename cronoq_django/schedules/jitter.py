@@ -19,6 +19,8 @@ def jittered(job_id: UUID, slot: datetime, jitter: timedelta) -> datetime:
     if jitter < timedelta(0):
         raise ScheduleError("jitter can't be negative: it only ever delays", field="jitter")
     due = utc(slot, "slot")
+    if not jitter:
+        return due
     digest = blake2b(job_id.bytes + due.isoformat().encode(), digest_size=8).digest()
     offset = MICROSECOND * (int.from_bytes(digest) * (jitter // MICROSECOND) >> 64)
     try:

@@ -1,8 +1,7 @@
 """Runs: insert, claim, renew, complete, take back, settle, cancel: each on the caller's cursor, in its transaction."""
 
-import json
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,7 @@ from cronoq_django.models.choices import TERMINAL, Outcome, Reason, Status, Trig
 from cronoq_django.models.fields import TEXT_LIMIT, clean_text
 from cronoq_django.models.ids import uuid7
 from cronoq_django.store.leadership import FencedTransaction
-from cronoq_django.store.statements import Cursor, columns, count, run
+from cronoq_django.store.statements import Cursor, as_json, count, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,31 +93,9 @@ def insert_runs(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None 
     """Insert runs in the caller's transaction, in one statement: the new ones' ids, and their creation."""
     if not runs:
         return {}
-    text = json.dumps([_plain(one) for one in runs])
+    text = as_json(runs, script=500, pool=100, job_name=200, actor=200, key=TEXT_LIMIT)
     created_at, only, _ = run(cursor, "insert_runs", runs=text, count=len(runs), now=now)[0]
     return dict.fromkeys([one.id for one in runs] if only is None else only, created_at)
-
-
-_BOUNDS = {"script": 500, "pool": 100, "job_name": 200, "actor": 200, "key": TEXT_LIMIT}
-_COLUMNS = tuple(field.name for field in fields(NewRun))
-_PLAIN: dict[type, Callable[[Any], str]] = {
-    UUID: str,
-    datetime: datetime.isoformat,
-    timedelta: lambda span: f"{span // timedelta(microseconds=1)} microseconds",
-    bytes: lambda data: f"\\x{data.hex()}",
-}
-
-
-def _plain(run: NewRun) -> dict[str, Any]:
-    """What a run has, in the words of JSON. Arguments stay text: PostgreSQL would refuse what they say of NUL."""
-    plain: dict[str, Any] = {}
-    for name in _COLUMNS:
-        if (value := getattr(run, name)) is not None:
-            convert = _PLAIN.get(type(value))
-            plain[name] = value if convert is None else convert(value)
-    for name in _BOUNDS.keys() & plain.keys():
-        plain[name] = clean_text(plain[name], _BOUNDS[name])
-    return plain
 
 
 def claim_runs(
@@ -167,7 +144,7 @@ def complete_runs(cursor: Cursor, completions: Sequence[Completion], *, now: dat
     rows = run(
         cursor,
         "complete_runs",
-        **columns(completions, error=TEXT_LIMIT, exception_class=500, traceback=TEXT_LIMIT),
+        completions=as_json(completions, error=TEXT_LIMIT, exception_class=500, traceback=TEXT_LIMIT),
         now=now,
     )
     for id_, claim, status, _ in rows:

@@ -11,7 +11,7 @@ from cronoq_django.models.fields import TEXT_LIMIT
 from cronoq_django.models.ids import uuid7
 from cronoq_django.registry import DeclaredJob
 from cronoq_django.store.leadership import FencedTransaction, Term, successor
-from cronoq_django.store.statements import Cursor, columns, count, records, run
+from cronoq_django.store.statements import Cursor, as_json, count, records, run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +71,13 @@ def due_jobs(tx: FencedTransaction, *, limit: int, now: datetime | None = None) 
 def insert_slot_runs(tx: FencedTransaction, made: Sequence[SlotRun]) -> None:
     """Make the runs of slots, with what their jobs say now."""
     if made:
-        run(tx, "insert_slot_runs", epoch=tx.term.epoch, now=None, **columns(made, error=2000))
+        run(tx, "insert_slot_runs", epoch=tx.term.epoch, now=None, slots=as_json(made, error=2000))
 
 
 def write_states(tx: FencedTransaction, fired: Sequence[Fired]) -> None:
     """Write back what firing decided, for states that this transaction has locked."""
     if fired:
-        count(tx, "write_states", epoch=tx.term.epoch, **columns(fired, explanation=2000, error=2000))
+        count(tx, "write_states", epoch=tx.term.epoch, states=as_json(fired, explanation=2000, error=2000))
 
 
 def take_changes(tx: FencedTransaction, *, limit: int) -> list[UUID]:
@@ -118,7 +118,7 @@ def plan_states(tx: FencedTransaction, plans: Sequence[Plan]) -> None:
             tx,
             "plan_states",
             epoch=tx.term.epoch,
-            **columns(sorted(plans, key=lambda plan: plan.job_id), explanation=2000, error=2000),
+            states=as_json(sorted(plans, key=lambda plan: plan.job_id), explanation=2000, error=2000),
         )
 
 
@@ -152,7 +152,7 @@ def disable_gone_jobs(tx: FencedTransaction, *, silence: timedelta) -> list[str]
 
 def sync_scripts(tx: FencedTransaction, scripts: Sequence[KnownScript]) -> int:
     """Record the scripts of this process; how many were new or changed."""
-    return count(tx, "sync_scripts", **columns(scripts, doc=TEXT_LIMIT)) if scripts else 0
+    return count(tx, "sync_scripts", scripts=as_json(scripts, doc=TEXT_LIMIT)) if scripts else 0
 
 
 def sync_pools(tx: FencedTransaction, names: Sequence[str]) -> int:

@@ -5,11 +5,9 @@
 -- A requested cancel wins over everything but success. Returns what was accepted, and what is busy: to be sent again.
 WITH given AS (
     SELECT *
-    FROM unnest(
-        %(id)s::uuid[], %(claim)s::bigint[], %(outcome)s::text[], %(status)s::text[], %(reason)s::text[],
-        %(result)s::json[], %(error)s::text[], %(exception_class)s::text[], %(traceback)s::text[],
-        %(counts)s::boolean[], %(delay)s::interval[], %(took)s::interval[])
-    AS given (id, claim, outcome, status, reason, result, error, exception_class, traceback, counts, delay, took)
+    FROM json_to_recordset(%(completions)s::json) AS given (
+        id uuid, claim bigint, outcome text, status text, reason text, result text, error text, exception_class text,
+        traceback text, counts boolean, delay interval, took interval)
 ), owned AS MATERIALIZED (
     SELECT run.id, run.claim, run.worker_id, run.attempts, run.started_at, run.cancel_requested_at,
            coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
@@ -17,21 +15,20 @@ WITH given AS (
     ORDER BY run.id
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ), ended AS (
-    SELECT owned.*, given.outcome, given.result, coalesce(given.error, '') AS error,
-           coalesce(given.exception_class, '') AS exception_class, coalesce(given.traceback, '') AS traceback, given.counts,
+    SELECT owned.*, given.outcome, given.result, given.error, given.exception_class, given.traceback, given.counts,
            given.delay, given.took,
            CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'cancelled'
                 WHEN given.status = 'queued' AND given.delay > interval '0' THEN 'scheduled'
                 ELSE given.status END AS status,
            CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'requested'
-                ELSE coalesce(given.reason, '') END AS reason
+                ELSE given.reason END AS reason
     FROM owned JOIN given ON owned.id = given.id AND owned.claim = given.claim
 ), changed AS (
     UPDATE cronoq_run AS run
     SET status = ended.status,
         reason = ended.reason,
         attempts = run.attempts + ended.counts::int,
-        result = ended.result,
+        result = ended.result::json,
         error = ended.error,
         claim = NULL,
         lease_expires_at = NULL,

@@ -1,8 +1,7 @@
 -- Add runs, in the caller's transaction, and wake the workers of the pools where some are due now.
 -- Locks: nothing but the new rows. Waits, if another transaction has just inserted the same key, until that one ends. A
 -- row whose id exists, or whose key somebody holds, is not inserted: the caller is told, and looks (held_runs.sql).
--- The runs come as one JSON list of what each has; lists of columns took one alone twice as long, most of it for quoting
--- and typing what is empty. NOTIFY is delivered by the commit, once per pool.
+-- NOTIFY is delivered by the commit, once per pool.
 WITH inserted AS (
     INSERT INTO cronoq_run (
         id, trigger, job_id, job_name, job_revision, actor, parent_id, root_id, retry_of_id, script, args, kwargs, pool,

@@ -9,9 +9,8 @@ SELECT
     job.priority, job.timeout, job.max_attempts, job.backoff,
     CASE WHEN slot.status IS NOT NULL THEN slot.status WHEN slot.due_at > moment.now THEN 'scheduled' ELSE 'queued' END,
     coalesce(slot.reason, ''), coalesce(slot.error, ''), slot.due_at, CASE WHEN slot.status = 'skipped' THEN moment.now END, moment.now, %(epoch)s
-FROM unnest(%(id)s::uuid[], %(job_id)s::uuid[], %(scheduled_for)s::timestamptz[], %(due_at)s::timestamptz[],
-            %(status)s::text[], %(reason)s::text[], %(error)s::text[])
-     AS slot (id, job_id, scheduled_for, due_at, status, reason, error)
+FROM json_to_recordset(%(slots)s::json) AS slot (
+         id uuid, job_id uuid, scheduled_for timestamptz, due_at timestamptz, status text, reason text, error text)
 JOIN cronoq_job AS job ON job.id = slot.job_id
 CROSS JOIN (SELECT coalesce(%(now)s::timestamptz, clock_timestamp()) AS now) AS moment
 ON CONFLICT DO NOTHING

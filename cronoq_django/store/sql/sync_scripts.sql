@@ -1,8 +1,7 @@
 -- Record the scripts that this process knows; equal ones are touched once an hour only, for last_seen_at.
 -- Locks: the rows that differ, in name order, skipping those that somebody holds. Looks first: ON CONFLICT would wait.
 WITH given AS (
-    SELECT name, signature, signature_hash, coalesce(doc, '') AS doc FROM unnest(%(name)s::text[], %(signature)s::text[], %(signature_hash)s::text[], %(doc)s::text[])
-                  AS given (name, signature, signature_hash, doc)
+    SELECT * FROM json_to_recordset(%(scripts)s::json) AS given (name text, signature text, signature_hash text, doc text)
 ), stale AS MATERIALIZED (
     SELECT script.name
     FROM cronoq_script AS script JOIN given ON given.name = script.name
