@@ -32,6 +32,7 @@ class Fire(Stage):
 
     name = "fire"
     prompt = True
+    batch = 1000
 
     def step(self, tx: FencedTransaction) -> int:
         due = slots.due_jobs(tx, limit=self.batch)
