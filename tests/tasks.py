@@ -1,6 +1,7 @@
 """Tasks for the tests. Those that must be seen from outside append a line to a file."""
 
 import asyncio
+import builtins
 import os
 import signal
 import time
@@ -177,3 +178,11 @@ def enqueue_another(value: str) -> None:
 @task
 def enqueue_itself() -> None:
     enqueue_itself.enqueue()
+
+
+@task(
+    name="tests.raises", aliases=["tests.tasks.raised"], retry_on=[OSError, Retry], give_up_on=[ConnectionRefusedError]
+)
+def raise_one(name: str) -> None:
+    """Raises a built-in exception by its name, or asks for another attempt."""
+    raise Retry(after=0) if name == "Retry" else getattr(builtins, name)(name)

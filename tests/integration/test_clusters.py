@@ -14,7 +14,7 @@ from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
 from django.db import ProgrammingError, connection, connections, transaction
 
-from cronoq_django.checks import check_router, check_server
+from cronoq_django.checks import check_atomicity, check_router, check_server
 from cronoq_django.conf import conf, serve
 from cronoq_django.errors import NotFound, NotOurs
 from cronoq_django.leader.election import Election, Identity
@@ -242,6 +242,8 @@ def test_the_router_keeps_our_tables_there_and_others_away(attach: Callable[...,
     assert [message.id for message in check_router()] == ["cronoq.W002"]
     settings.DATABASE_ROUTERS = ["cronoq_django.routers.ClusterRouter"]
     assert check_router() == []
+    (warning,) = check_atomicity()
+    assert f"atomic(using={schema!r})" in (warning.hint or "")
     assert router.db_for_read(Run) == router.db_for_write(Run) == schema
     assert router.db_for_read(User) is None
     assert router.allow_migrate(schema, "cronoq") is True

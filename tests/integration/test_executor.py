@@ -1,4 +1,4 @@
-"""What a task leaves behind in its thread's connection."""
+"""What a task leaves behind in its thread's connection, and what its policies make of its errors."""
 
 import threading
 from collections.abc import Callable
@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 from django.db import IntegrityError, connection, transaction
 
+from cronoq_django import registry
+from cronoq_django.models import Run
+from cronoq_django.models.choices import Reason, Status
+from cronoq_django.testing import run_pending
 from cronoq_django.worker.executor import clear_connections
+from tests import tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -69,3 +74,24 @@ def test_a_transaction_left_open_is_rolled_back(how: str) -> None:
             return connection.in_atomic_block, cursor.fetchone()[0]
 
     assert in_a_thread(leave) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("raises", "attempts"),
+    [("TimeoutError", 2), ("ConnectionRefusedError", 1), ("ValueError", 1), ("KeyboardInterrupt", 2), ("Retry", 2)],
+)
+def test_the_task_says_after_which_errors_it_is_tried_again(raises: str, attempts: int) -> None:
+    tasks.raise_one.using(max_attempts=2, backoff=tasks.AT_ONCE).enqueue(raises)
+    assert [record.attempts for record in run_pending()] == list(range(1, attempts + 1))
+    run = Run.objects.get()
+    assert (run.status, run.reason) == (Status.FAILED, Reason.ERROR)
+
+
+def test_a_run_under_a_former_name_is_executed() -> None:
+    """Its code was moved while rows waited: all of them failed."""
+    tasks.raise_one.using(max_attempts=1).enqueue("ValueError")
+    Run.objects.update(script="tests.tasks.raised")
+    (record,) = run_pending()
+    assert record.error == "ValueError: ValueError"
+    assert {"tests.raises", "tests.tasks.raised"} <= set(registry.names())
+    assert registry.missing("tests.tasks.raised") == ""
