@@ -24,7 +24,7 @@ from cronoq_django.admin.page import AT_ONCE, ReadOnlyPage
 from cronoq_django.admin.paginator import BoundedPaginator
 from cronoq_django.conf import conf
 from cronoq_django.errors import NotFound
-from cronoq_django.models import Attempt, Job, Run, RunDetail, Worker
+from cronoq_django.models import Attempt, Dependency, Job, Run, RunDetail, Worker
 from cronoq_django.models.choices import OPEN, TERMINAL, Reason, Status
 from cronoq_django.store.controls import cancel_runs, retry_runs
 
@@ -49,7 +49,10 @@ class RunAdmin(ReadOnlyPage):
     actions = ("retry", "cancel")
     buttons = {"retry": _("Retry"), "cancel": _("Cancel")}
     fieldsets = (
-        (None, {"fields": ("state", "why", "job_link", "script", "made_by", "retry_link", "parent_link", "tags")}),
+        (
+            None,
+            {"fields": ("state", "why", "job_link", "script", "made_by", "retry_link", "parent_link", "key", "tags")},
+        ),
         (_("When"), {"fields": ("slot", "created", "due", "expires", "started", "finished", "took", "cancel_asked")}),
         (_("Execution"), {"fields": ("tries", "executor", "lease", "pool", "priority", "limit")}),
     )
@@ -205,8 +208,19 @@ class RunAdmin(ReadOnlyPage):
             for one in attempts
         ]
         context["detail"] = RunDetail.objects.using(alias).filter(pk=obj.pk).first()
-        children = self.get_queryset(request).filter(parent=obj.pk).order_by("id")[:NEWEST]
-        context["children"] = [(run, self.state(run), self.due(run)) for run in children]
+        dependencies = Dependency.objects.using(alias)
+        waits_for = dependencies.filter(run=obj.pk).values("prerequisite")
+        awaited_by = dependencies.filter(prerequisite=obj.pk, settled_at=None).values("run")  # as the index has them
+        related = (
+            (_("Waits for"), {"pk__in": waits_for}),
+            (_("Wait for this one"), {"pk__in": awaited_by}),
+            (_("Runs made by this one"), {"parent": obj.pk}),
+        )
+        context["related"] = [
+            (title, [(run, self.state(run), self.due(run)) for run in runs])
+            for title, which in related
+            if (runs := self.get_queryset(request).filter(**which).order_by("id")[:NEWEST])
+        ]
 
 
 def short(run_id: UUID) -> str:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
+from cronoq_django import enqueue_many
 from cronoq_django.admin.paginator import BoundedPaginator
 from cronoq_django.models import (
     Attempt,
@@ -31,6 +32,7 @@ from cronoq_django.models import (
 )
 from cronoq_django.models.choices import REASONS, Outcome, Source, Status, Trigger, WorkerStatus
 from cronoq_django.models.ids import uuid7
+from tests import tasks
 
 pytestmark = pytest.mark.django_db
 
@@ -805,3 +807,17 @@ def test_the_fingerprints_on_a_page_stay_small(client: Client) -> None:
     seen = client.get(url("job_change", job.pk)).context["adminform"].form["seen"].value()
     assert len(seen) < 2000
     assert set(json.loads(seen)) >= {"name", "cron", "kwargs"}
+
+
+def test_a_run_shows_its_key_and_what_waits(client: Client) -> None:
+    load = tasks.add.using(key="load-17", tags=["billing"]).bind(1)
+    report = tasks.echo.using(after=[load]).bind("2026-12")
+    enqueue_many([load, report])
+    page = client.get(url("run_change", load.id)).content.decode()
+    assert "load-17" in page
+    assert "Wait for this one" in page
+    assert str(report.id) in page
+    page = client.get(url("run_change", report.id)).content.decode()
+    assert "Waits for" in page
+    assert "Wait for this one" not in page
+    assert str(load.id) in page
