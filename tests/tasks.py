@@ -2,10 +2,11 @@
 
 import asyncio
 import builtins
+import logging
 import os
 import signal
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,35 @@ def enqueue_itself() -> None:
 def raise_one(name: str) -> None:
     """Raises a built-in exception by its name, or asks for another attempt."""
     raise Retry(after=0) if name == "Retry" else getattr(builtins, name)(name)
+
+
+@task
+def report(done: int, total: int, message: str) -> None:
+    """Say how far it is, and log with loggers of its own and of others."""
+    run = current_run()
+    assert run is not None
+    run.logger.info("begun")
+    run.logger.debug("nothing for people")
+    logging.getLogger("tests.other").warning("from %s", "another logger")
+    run.progress(done, total, message)
+    run.logger.info("%d of %d", done, total)
+
+
+@task
+def report_and_wait(path: str) -> None:
+    """Say how far it is until the file is there, or somebody cancels it."""
+    run = current_run()
+    assert run is not None
+    run.logger.info("waiting")
+    for number in range(10_000):
+        run.progress(number, 10_000)
+        if Path(path).exists() or run.cancelled:
+            return
+        time.sleep(0.01)
+
+
+@task
+def deadline_in() -> float | None:
+    run = current_run()
+    assert run is not None
+    return run.deadline and (run.deadline - datetime.now(UTC)).total_seconds()

@@ -119,6 +119,25 @@ def claim_runs(
 Key = tuple[UUID, int]  # a run and the claim on it
 
 
+@dataclass(frozen=True, slots=True)
+class Detail:
+    """What a run has said of itself."""
+
+    id: UUID
+    claim: int
+    progress_done: int | None
+    progress_total: int | None
+    message: str
+    log: str
+
+
+def write_details(cursor: Cursor, details: Sequence[Detail]) -> None:
+    """Keep what runs say of themselves. A stale claim writes nothing. In a transaction of its own, or before the end of
+    the runs, with which their claims are gone."""
+    if details:
+        count(cursor, "write_details", details=as_json(details, message=2000, log=TEXT_LIMIT))
+
+
 def mark_started(cursor: Cursor, begun: Sequence[tuple[UUID, int, timedelta]]) -> set[Key]:
     """Note that claimed runs (id, claim) began so long ago; those noted. The rest are busy, or not owned any more."""
     if not begun:

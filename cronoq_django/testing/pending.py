@@ -1,5 +1,6 @@
 """Run what is due, in this thread and in the transaction of the test: a leader and a worker at once."""
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -21,6 +22,7 @@ from cronoq_django.store import clock, runs
 from cronoq_django.store.leadership import FencedTransaction, Term
 from cronoq_django.store.records import TaskRecord, record
 from cronoq_django.store.session import alias_of
+from cronoq_django.tasks.context import RunLog
 from cronoq_django.worker.completer import tell_finished
 from cronoq_django.worker.executor import Execution
 
@@ -60,14 +62,26 @@ def _next(worker: UUID) -> "runs.ClaimedRun | None":
 def _execute(run: "runs.ClaimedRun", worker: UUID) -> TaskRecord:
     alias = alias_of(None)
     execution = Execution(run, str(worker))
-    with _undone_if_broken(alias):
+    with _undone_if_broken(alias), _logged():
         completion = execution.execute()
     assert completion is not None  # noqa: S101  (nobody else can have given it back)
     with _leading() as tx:
+        if (detail := execution.detail()) is not None:
+            runs.write_details(tx, [detail])
         status = runs.complete_runs(tx, [completion]).accepted[run.id, run.claim]
     if status in TERMINAL:
         tell_finished(execution, status)
     return record(Run.objects.using(alias).get(pk=run.id))
+
+
+@contextmanager
+def _logged() -> Iterator[None]:
+    handler = RunLog()
+    logging.getLogger().addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(handler)
 
 
 @contextmanager

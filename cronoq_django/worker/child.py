@@ -28,9 +28,19 @@ from cronoq_django import registry
 from cronoq_django.conf import conf
 from cronoq_django.errors import Quarantined, Unavailable
 from cronoq_django.models.choices import Outcome, Status, WorkerStatus
-from cronoq_django.store.runs import ClaimedRun, Completed, Completion, complete_runs, mark_started, owned_runs
+from cronoq_django.store.runs import (
+    ClaimedRun,
+    Completed,
+    Completion,
+    Detail,
+    complete_runs,
+    mark_started,
+    owned_runs,
+    write_details,
+)
 from cronoq_django.store.session import Session, connect, listen, transaction
 from cronoq_django.store.workers import heartbeat_worker, register_worker, someone_knows
+from cronoq_django.tasks.context import RunLog
 from cronoq_django.worker.claimer import Claimer
 from cronoq_django.worker.completer import Completer, Finished
 from cronoq_django.worker.executor import CancelledByRequest, Execution, Executor, TimedOut
@@ -42,6 +52,7 @@ logger = logging.getLogger("cronoq.worker")
 
 MARK_AFTER = 0.1  # seconds: a quicker run is never marked as begun, which spares a write
 LONGEST_SLEEP = 1.0
+TELL_EVERY = 1.0  # seconds: how old a progress may be that people see
 STEADY = 10.0  # seconds: who fails sooner waits longer before trying again
 
 
@@ -59,6 +70,7 @@ class Child:
         self._claimer = Claimer(worker, pools)
         self._executors = {pool: Executor(pool, size, self._done) for pool, size in pools.items()}
         self._running: dict[tuple[UUID, int], Execution] = {}
+        self._tell_at = 0.0  # monotonic
         self._draining = False
         self._deadline = float("inf")  # monotonic: the end of the grace
 
@@ -67,6 +79,7 @@ class Child:
         exit_with_parent()
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+        logging.getLogger().addHandler(RunLog())
         registry.autodiscover()
         failures = 0
         while True:
@@ -141,15 +154,19 @@ class Child:
         batch = self._completer.batch()
         begun = self._unmarked()
         wanted = {} if self._draining else self._claimer.wanted({**free, **self._freed(batch, free)})
-        if not (batch or begun or wanted):
+        details = self._news(batch)
+        if not (batch or begun or wanted or details):
             return []
         try:
             with transaction(session) as cursor:
+                write_details(cursor, [detail for _, detail in details])
                 completed = complete_runs(cursor, [completion for _, completion in batch])
                 marked = mark_started(cursor, [(*one.key, one.took) for one in begun if one.took is not None])
                 claimed = self._claimer.claim(cursor, wanted)
-        except psycopg.Error:
-            if not batch:
+        except (psycopg.Error, Unavailable) as error:
+            for execution, _ in details:
+                execution.report.keep()
+            if not batch or isinstance(error, Unavailable):
                 raise
             logger.exception("Outcomes could not be written together: writing them one by one.")
             self._write_singly(session, batch)
@@ -159,11 +176,20 @@ class Child:
             execution.marked = execution.key in marked
         return claimed
 
+    def _news(self, batch: list[Finished]) -> list[tuple[Execution, Detail]]:
+        """What runs say of themselves: those that end now, and once a second those that go on."""
+        telling = [execution for execution, _ in batch]
+        if time.monotonic() >= self._tell_at:
+            self._tell_at = time.monotonic() + TELL_EVERY
+            telling = list({*telling, *self._running.values()})
+        return [(execution, detail) for execution in telling if (detail := execution.detail()) is not None]
+
     def _write_singly(self, session: Session, batch: list[Finished]) -> None:
         """Something in the batch can't be stored. Its run ends and says so; the others' outcomes are written."""
         for execution, completion in batch:
             try:
                 with transaction(session) as cursor:
+                    write_details(cursor, [detail for _, detail in self._news([(execution, completion)])])
                     completed = complete_runs(cursor, [completion])
             except psycopg.Error as error:
                 with transaction(session) as cursor:

@@ -31,8 +31,9 @@ from cronoq_django.errors import Discard, Quarantined, Retry, Snooze
 from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.models.fields import dump_json, load_json
 from cronoq_django.schedules import Backoff
-from cronoq_django.store.runs import ClaimedRun, Completion
-from cronoq_django.tasks.context import RunContext, enter
+from cronoq_django.store import clock
+from cronoq_django.store.runs import ClaimedRun, Completion, Detail
+from cronoq_django.tasks.context import Report, RunContext, enter
 
 logger = logging.getLogger("cronoq.worker")
 
@@ -58,6 +59,7 @@ class Execution:
         self.run = run
         self.worker = worker
         self.begun_at: float | None = None  # monotonic; None while it waits for a thread
+        self.report = Report()
         self.marked = False  # whether the database knows that it began
         self._settled = False  # it has its one outcome: of the task, or that it was given back
         self._decoded = False  # what is raised from now on is the task's own
@@ -65,12 +67,19 @@ class Execution:
         self._is_coroutine = False
         self._coroutine: tuple[asyncio.AbstractEventLoop, asyncio.Task[Any]] | None = None
         self._interruption: type[BaseException] | None = None
+        self._interrupted = threading.Event()
         self._lock = threading.Lock()
 
     @property
     def key(self) -> tuple[UUID, int]:
         """Run and claim: this process may own a run again while an attempt that it lost still executes."""
         return self.run.id, self.run.claim
+
+    def detail(self) -> Detail | None:
+        """What it says of itself, if there is something new."""
+        if (said := self.report.news()) is None:
+            return None
+        return Detail(*self.key, said.progress_done, said.progress_total, said.message, said.log)
 
     @property
     def took(self) -> timedelta | None:
@@ -88,6 +97,7 @@ class Execution:
             if self._thread is None or self._interruption is not None:
                 return
             self._interruption = exception
+            self._interrupted.set()
             if self._is_coroutine:
                 if self._coroutine is not None:
                     loop, task = self._coroutine
@@ -140,7 +150,18 @@ class Execution:
         script = registry.find(run.script)
         args, kwargs = arguments(run)
         script.bind(args, kwargs)
-        enter(RunContext(run.id, run.script, run.attempts + 1, run.job_name, run.scheduled_for, run.root_id))
+        context = RunContext(
+            id=run.id,
+            script=run.script,
+            attempt=run.attempts + 1,
+            job_name=run.job_name,
+            scheduled_for=run.scheduled_for,
+            root=run.root_id,
+            deadline=None if run.timeout is None else clock.now() + run.timeout,
+            report=self.report,
+            interrupted=self._interrupted,
+        )
+        enter(context)
         result = self.task_result(script.task, args, kwargs)
         tell(task_started, script.task, result)
         if script.task.takes_context:

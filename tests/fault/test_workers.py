@@ -14,7 +14,7 @@ import pytest
 from django.db import connection, transaction
 from django.test import Client
 
-from cronoq_django.models import Attempt, Run, Worker
+from cronoq_django.models import Attempt, Run, RunDetail, Worker
 from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.store.controls import cancel_runs
 from cronoq_django.store.session import connect
@@ -363,3 +363,15 @@ def test_an_outage_longer_than_the_leases_costs_no_run_its_worker(
         for process in fleet.processes:
             process.kill()
         admin.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+def test_progress_and_log_are_seen_while_it_runs(fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path) -> None:
+    fleet.worker()
+    result = tasks.report_and_wait.enqueue(str(tmp_path / "go"))
+    wait_until(lambda: RunDetail.objects.filter(run=result.id, progress_done__gt=0).exists())
+    seen = RunDetail.objects.get(run=result.id)
+    assert (status_of(result), seen.log, seen.progress_total) == ("running", "waiting", 10_000)
+    wait_until(lambda: RunDetail.objects.filter(run=result.id, progress_done__gt=seen.progress_done).exists())
+    (tmp_path / "go").touch()
+    wait_until(finished(result))
+    assert status_of(result) == "succeeded"
