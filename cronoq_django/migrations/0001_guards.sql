@@ -2,7 +2,7 @@
 -- Trigger functions find their tables by TG_TABLE_SCHEMA: a session's search_path may lead elsewhere.
 
 -- Where to notify in one cluster. Channels are shared by a whole database and end at 63 bytes, hence the hash.
--- Purposes: 'leader' (a job changed, a run is to be settled, or the leader resigned), 'pool:<name>' (a run was queued).
+-- Purposes: 'leader' (a job changed, a run is to be settled, or the leader resigned), 'pool:<name>' (a run was queued), 'cancel' (of a running one).
 CREATE FUNCTION cronoq_channel(cluster text, purpose text) RETURNS text
 LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT 'cronoq_' || left(encode(sha256(convert_to(cluster || ':' || purpose, 'UTF8')), 'hex'), 32)

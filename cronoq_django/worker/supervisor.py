@@ -33,7 +33,7 @@ from cronoq_django.errors import Unavailable
 from cronoq_django.models.choices import WorkerStatus
 from cronoq_django.models.ids import uuid7
 from cronoq_django.store.runs import renew_leases, take_back_from
-from cronoq_django.store.session import Session, connect, transaction
+from cronoq_django.store.session import Session, connect, listen, transaction, wait
 from cronoq_django.store.workers import heartbeat_worker
 from cronoq_django.worker.orphan import exit_with_parent
 from cronoq_django.worker.sessions import ANSWER, HURRIED_ANSWER, session_settings
@@ -105,7 +105,7 @@ class Supervisor:
                 self._beat_or_put_off()
                 if self._is_away and self._signals and not self._children:
                     break  # what the dead ran comes back when the leases run out
-                time.sleep(LOOK)
+                self._rest()
         finally:
             for child in self._children:  # nobody would renew for them
                 child.process.kill()
@@ -142,6 +142,18 @@ class Supervisor:
         self._is_away = True
         # Who is to stop has children to watch, and can't while it waits for a connection.
         self._next_beat = time.monotonic() + (5.0 if self._signals else random.uniform(0.5, 1.5))  # noqa: S311
+
+    def _rest(self) -> None:
+        """A moment's pause. A cancel does not wait for the next heartbeat: it ends the pause, and that one comes."""
+        if self._session is None:
+            time.sleep(LOOK)
+            return
+        try:
+            if wait(self._session, LOOK):
+                self._next_beat = 0.0
+        except Unavailable as error:
+            logger.warning("The database is unavailable: %s", error)
+            self._disconnect()
 
     def _look(self) -> None:
         """Bury dead children, start missing ones, kill those that outlived the grace."""
@@ -186,6 +198,7 @@ class Supervisor:
             self._session = connect(
                 self._alias, name="cronoq supervisor", settings=session_settings(), patience=self._patience
             )
+            listen(self._session, "cancel")
         for child in self._children:
             if not child.is_frozen:
                 self._renew(self._session, child)

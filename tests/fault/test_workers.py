@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psutil
 import psycopg
@@ -375,3 +376,16 @@ def test_progress_and_log_are_seen_while_it_runs(fleet: Fleet, wait_until: Calla
     (tmp_path / "go").touch()
     wait_until(finished(result))
     assert status_of(result) == "succeeded"
+
+
+def test_a_cancel_does_not_wait_for_the_next_renewal(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    """With a heartbeat every five seconds, people pressed the button again and again."""
+    fleet.worker(CRONOQ_LEASE="60")
+    for _ in range(4):
+        result = tasks.report_and_wait.enqueue(str(tmp_path / "never"))
+        wait_until(lambda result=result: status_of(result) == "running")
+        cancel_runs([UUID(result.id)])
+        wait_until(finished(result), seconds=1.2)
+        assert status_of(result) == "cancelled"
