@@ -10,6 +10,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 from uuid import UUID
 
@@ -99,6 +100,8 @@ def _insert_dependencies(
             pairs[waiting, id_ if known is None else known.id] = condition
             if known is None or not known.created:
                 late[waiting] = None
+    if any(not one.created for one in found.values()):
+        refuse_circle(pairs)  # which was none before some stood for others
     rows = list(pairs.items())
     for start in range(0, len(rows), CHUNK):
         some = rows[start : start + CHUNK]
@@ -110,6 +113,18 @@ def _insert_dependencies(
             condition=[str(condition) for _, condition in some],
             late=list(late) if start == 0 else [],
         )
+
+
+def refuse_circle(pairs: Iterable[tuple[UUID, UUID]], names: Mapping[UUID, str] = MappingProxyType({})) -> None:
+    """Raise ValueError if, of these pairs of a run and what it waits for, some wait for each other; by their names."""
+    graph: dict[UUID, list[UUID]] = {}
+    for waiting, waited in pairs:
+        graph.setdefault(waiting, []).append(waited)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        circle = " → ".join(names.get(id_, str(id_)) for id_ in error.args[1])
+        raise ValueError(f"after: these runs wait for each other: {circle}") from None
 
 
 def _chunks(runs: Iterable[NewRun]) -> Iterator[list[NewRun]]:

@@ -5,12 +5,10 @@ few thousand, all or none.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
-from graphlib import CycleError, TopologicalSorter
 from typing import Any
-from uuid import UUID
 
 from django.db import connections, transaction
 
@@ -24,7 +22,7 @@ from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
 from cronoq_django.store.runs import NewRun
 from cronoq_django.store.session import alias_of
-from cronoq_django.store.submit import Submitted, key_hash, submit_runs
+from cronoq_django.store.submit import Submitted, key_hash, refuse_circle, submit_runs
 from cronoq_django.tasks.bound import Bound
 from cronoq_django.tasks.context import current_run
 from cronoq_django.tasks.results import RunResult, as_result, new_result
@@ -137,15 +135,9 @@ def _columns(task: Any) -> dict[str, Any]:
 
 def refuse_cycle(members: Sequence[Bound]) -> None:
     """Raise ValueError if the bound tasks wait for each other in a circle, and name it."""
-    names = {member.id: f"{registry.script_name(member.task)} ({member.id})" for member in members}
-    graph: Mapping[UUID, Any] = {m.id: m.prerequisites for m in members if m.prerequisites}
-    if not graph:
-        return
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        circle = " → ".join(names.get(id_, str(id_)) for id_ in error.args[1])
-        raise ValueError(f"after: these runs wait for each other: {circle}") from None
+    pairs = [(member.id, waited) for member in members for waited in member.prerequisites]
+    if pairs:
+        refuse_circle(pairs, {member.id: f"{registry.script_name(member.task)} ({member.id})" for member in members})
 
 
 def _warn_of_another_transaction(alias: str) -> None:

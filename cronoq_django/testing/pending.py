@@ -12,6 +12,7 @@ from psycopg.pq import TransactionStatus
 from cronoq_django.leader.stages.admit import Admit
 from cronoq_django.leader.stages.expire import Expire
 from cronoq_django.leader.stages.fire import Fire
+from cronoq_django.leader.stages.pause import Pause
 from cronoq_django.leader.stages.plan import Plan
 from cronoq_django.leader.stages.quarantine import Quarantine
 from cronoq_django.leader.stages.settle import Settle
@@ -26,7 +27,8 @@ from cronoq_django.tasks.context import RunLog
 from cronoq_django.worker.completer import tell_finished
 from cronoq_django.worker.executor import Execution
 
-STAGES = (Plan, Fire, StageRuns, Admit, Settle, Expire, Quarantine)
+STAGES = (Pause, Plan, Fire, StageRuns, Admit, Settle, Expire, Quarantine)
+PASSES = 1000  # a chain of runs that are skipped takes one each
 LEASE = timedelta(days=1)
 
 
@@ -50,12 +52,14 @@ def run_pending(*, limit: int = 1000) -> list[TaskRecord]:
 
 def _next(worker: UUID) -> "runs.ClaimedRun | None":
     with _leading() as tx:
-        for stage in (kind() for kind in STAGES):
-            while stage.step(tx) >= stage.batch:
-                pass
-        pools = Run.objects.using(alias_of(None)).filter(status=Status.QUEUED).values_list("pool", "priority", "due_at")
-        for pool, _, _ in sorted(pools.distinct(), key=lambda row: (-row[1], row[2]))[:1]:
-            return runs.claim_runs(tx, worker=worker, pool=pool, limit=1, lease=LEASE)[0]
+        for _ in range(PASSES):  # what one stage ends, another may have to settle
+            if not sum(kind().step(tx) for kind in STAGES):
+                break
+        queued = Run.objects.using(alias_of(None)).filter(status=Status.QUEUED).order_by("-priority", "due_at", "id")
+        for pool in dict.fromkeys(queued.values_list("pool", flat=True)):
+            # None of a paused pool, and nothing past its deadline.
+            for run in runs.claim_runs(tx, worker=worker, pool=pool, limit=1, lease=LEASE):
+                return run
     return None
 
 

@@ -200,3 +200,26 @@ def test_a_broken_transaction_is_said_by_postgresql_as_ever() -> None:
         cursor.execute("SELECT 1/0")
     tasks.add.enqueue(1)
     assert len(run_pending()) == 1
+
+
+@pytest.mark.django_db
+def test_paused_pools_and_jobs_that_pause_are_as_in_production() -> None:
+    Pool.objects.create(name="closed", paused=True)
+    tasks.add.using(queue_name="closed").enqueue(1)
+    tasks.add.enqueue(2)
+    assert [record.args for record in run_pending()] == [[2]]
+    with freeze("2026-01-01T00:00:30Z"):
+        upsert_job("fragile", kind="cron", cron="* * * * *", pause_on_failure=True, script="tests.tasks.discard")
+        for _ in range(3):
+            run_pending()
+            advance(MINUTE)
+    assert Run.objects.filter(job_name="fragile").count() == 1
+    assert not Job.objects.get(name="fragile").enabled
+
+
+@pytest.mark.django_db
+def test_what_ends_without_running_releases_what_waits_for_it() -> None:
+    first = tasks.add.using(expires=timedelta(microseconds=1)).bind(1)
+    second, third = tasks.add.bind(2), tasks.echo.bind("the alarm")
+    enqueue_many([first, second.wait_for(first), third.wait_for(second, on="failure")])
+    assert [record.id for record in run_pending()] == [third.id]

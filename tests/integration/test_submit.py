@@ -223,6 +223,15 @@ def test_one_that_waits_for_a_duplicate_waits_for_the_run_that_is_there() -> Non
     assert status_of(second) == Status.QUEUED
 
 
+def test_a_circle_that_duplicates_close_is_refused() -> None:
+    first, again, other = tasks.add.using(key="k").bind(1), tasks.add.using(key="k").bind(1), tasks.echo.bind(2)
+    with transaction.atomic(), pytest.raises(ValueError, match="each other"):
+        enqueue_many([first.wait_for(again), again])  # which is the first one
+    with transaction.atomic(), pytest.raises(ValueError, match="each other"):
+        enqueue_many([first.wait_for(other), other.wait_for(again), again])
+    assert not Run.objects.exists()
+
+
 # Deadlines
 
 
