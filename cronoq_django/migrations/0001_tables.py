@@ -592,7 +592,7 @@ class Migration(migrations.Migration):
         ),
         migrations.AddConstraint(
             model_name='run',
-            constraint=models.CheckConstraint(condition=models.Q(('key_held', False), ('key_hash__isnull', False), _connector='OR'), name='cronoq_run_key_hash'),
+            constraint=models.CheckConstraint(condition=models.Q(('key_held', False), models.Q(('key_hash__isnull', False), models.Q(('finished_at__isnull', True), ('key_until__isnull', False), _connector='OR')), _connector='OR'), name='cronoq_run_key_held'),
         ),
         migrations.AddConstraint(
             model_name='run',

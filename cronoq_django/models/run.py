@@ -179,7 +179,11 @@ class Run(models.Model):
                     timeout__range=(timedelta(), LONGEST),
                 ),
             ),
-            models.CheckConstraint(name="cronoq_run_key_hash", condition=Q(key_held=False) | Q(key_hash__isnull=False)),
+            models.CheckConstraint(
+                name="cronoq_run_key_held",
+                condition=Q(key_held=False)
+                | Q(key_hash__isnull=False) & (Q(finished_at__isnull=True) | Q(key_until__isnull=False)),
+            ),
             models.CheckConstraint(
                 name="cronoq_run_numbers",
                 condition=Q(priority__range=(-100, 100), attempts__range=(0, 10**9), max_attempts__gte=1),

@@ -74,7 +74,7 @@ def _submit(cursor: Cursor, runs: Sequence[NewRun]) -> list[Submitted]:
         over = [id_ for id_, _, _, is_over in rows if is_over]
         # One that was inserted before by its own id, and one that holds the key. (Whoever held it may just have ended.)
         there = {id_: (id_, created_at) for id_, created_at, _, _ in rows}
-        holders = {bytes(hash_): there[id_] for id_, _, hash_, is_over in rows if hash_ is not None and not is_over}
+        holders = {bytes(held): there[id_] for id_, _, held, is_over in rows if held is not None and not is_over}
         for one in left:
             if (row := there.get(one.id) or holders.get(one.key_hash or b"")) is not None:
                 found[one.id] = Submitted(*row, created=False)

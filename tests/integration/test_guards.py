@@ -223,7 +223,7 @@ def make_run(**columns: Any) -> Run:
         ({"status": "queued", "reason": "error"}, "cronoq_run_reason"),
         ({"status": "failed", "finished_at": timezone.now(), "reason": "overlap"}, "cronoq_run_reason"),
         ({"trigger": "slot"}, "cronoq_run_made"),
-        ({"key_held": True}, "cronoq_run_key_hash"),
+        ({"key_held": True}, "cronoq_run_key_held"),
     ],
 )
 def test_a_run_that_makes_no_sense_is_refused_by_the_database(columns: dict[str, Any], constraint: str) -> None:

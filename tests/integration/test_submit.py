@@ -1,5 +1,6 @@
 """Keys, prerequisites, deadlines and many at once: what becomes of them in one process."""
 
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -14,6 +15,7 @@ from cronoq_django.errors import NotFound
 from cronoq_django.models import Dependency, Run, Unsettled
 from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.store.runs import ClaimedRun, Completion, claim_runs, complete_runs, expire, settle
+from cronoq_django.store.statements import statement
 from tests import tasks
 
 pytestmark = pytest.mark.django_db
@@ -301,3 +303,49 @@ def test_the_same_bound_task_is_one_run() -> None:
 def test_options_that_cannot_be_are_refused_by_name(option: str, value: Any) -> None:
     with pytest.raises(InvalidTask, match=option):
         tasks.add.using(**{option: value})
+
+
+@pytest.mark.parametrize("analyzed", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "held_runs",
+        "free_keys",
+        "expire_runs",
+        "lock_prerequisites",
+        "lock_dependants",
+        "leave_dependants",
+        "take_unsettled",
+        "settle_runs",
+    ],
+)
+def test_no_statement_reads_a_whole_table(name: str, analyzed: bool) -> None:
+    """Behind millions of finished runs, with statistics or without."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO cronoq_run "
+            "(id, trigger, script, args, kwargs, status, finished_at, expires_at, key, key_hash) "
+            "SELECT gen_random_uuid(), 'enqueue', 'x', '[]', '{}', 'succeeded', now(), now(), 'k', n::text::bytea "
+            "FROM generate_series(1, 20000) AS n"
+        )
+        cursor.execute(
+            "INSERT INTO cronoq_dependency (run_id, prerequisite_id, condition, settled_at) "
+            "SELECT gen_random_uuid(), id, 'success', CASE WHEN random() < 0.9 THEN now() END FROM cronoq_run"
+        )
+        cursor.execute("INSERT INTO cronoq_unsettled (run) SELECT run_id FROM cronoq_dependency LIMIT 10")
+        if analyzed:
+            cursor.execute("ANALYZE cronoq_run, cronoq_dependency, cronoq_unsettled")
+        ids = list(Run.objects.values_list("pk", flat=True)[:5])
+        values = {"ids": ids, "prerequisites": ids, "hashes": [b"1"], "limit": 500, "now": None}
+        if name == "free_keys":
+            values["ids"] = None
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {statement(name)}", values)
+        (plan,) = cursor.fetchone()
+    read = [node["Relation Name"] for node in nodes(plan[0]["Plan"]) if node["Node Type"] == "Seq Scan"]
+    assert not {"cronoq_run", "cronoq_dependency"} & set(read), plan
+
+
+def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for child in plan.get("Plans", ()):
+        yield from nodes(child)

@@ -4,8 +4,8 @@
 WITH over AS MATERIALIZED (
     SELECT id FROM cronoq_run
     WHERE (%(ids)s::uuid[] IS NULL OR id = ANY (%(ids)s::uuid[])) AND key_held AND finished_at IS NOT NULL
-      AND (key_until IS NULL OR key_until <= coalesce(%(now)s::timestamptz, statement_timestamp()))
-    ORDER BY id
+      AND key_until <= coalesce(%(now)s::timestamptz, statement_timestamp())
+    ORDER BY key_until
     LIMIT %(limit)s
     FOR NO KEY UPDATE SKIP LOCKED
 )
