@@ -39,6 +39,14 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
                 id="cronoq.E003",
             )
         ]
+    if not settings.USE_TZ:
+        return [
+            Error(
+                "cronoq_django needs USE_TZ = True: a time without a zone is another instant on another machine.",
+                hint="Set USE_TZ = True, the default.",
+                id="cronoq.E007",
+            )
+        ]
     return []
 
 

@@ -62,11 +62,21 @@ _jobs: dict[str, DeclaredJob] = {}
 
 def register(task: Any, *, anew: bool = True) -> None:
     """Make a Task known under its script name. A later one of the same name replaces it (a reloaded module), unless it
-    is not `anew`: a copy with other options."""
-    name = script_name(task)
-    if (anew or name not in _scripts) and task.func is not unknown_script:
-        _scripts[name] = describe(task)
-        _aliases.update(dict.fromkeys(getattr(task, "aliases", ()), name))
+    is not `anew`: a copy with other options. Raises ValueError if another function has the name, or an alias."""
+    name, aliases = script_name(task), getattr(task, "aliases", ())
+    if task.func is unknown_script or (name in _scripts and not anew):
+        return
+    for taken in (name, *aliases):
+        owner = _scripts.get(_aliases.get(taken, taken))
+        if owner is not None and _place(owner.task) != _place(task):
+            raise ValueError(f"Two tasks are known as {taken!r}: {_place(owner.task)} and {_place(task)}.")
+    _scripts[name] = describe(task)
+    _aliases.update(dict.fromkeys(aliases, name))
+
+
+def _place(task: Any) -> str:
+    """Where its function is; a module that is loaded anew has another function there."""
+    return f"{task.func.__module__}.{task.func.__qualname__}"
 
 
 def declare(job: DeclaredJob) -> None:

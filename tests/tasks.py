@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cronoq_django import Backoff, Discard, Retry, Snooze, current_run, task
-from cronoq_django.models import Pool
+from cronoq_django.models import Pool, Run
 
 AT_ONCE = Backoff(first=0)
 
@@ -219,3 +219,18 @@ def deadline_in() -> float | None:
     run = current_run()
     assert run is not None
     return run.deadline and (run.deadline - datetime.now(UTC)).total_seconds()
+
+
+def raise_one_else(name: str) -> None:
+    """A function that is no task."""
+
+
+@task
+def delete_runs() -> None:
+    Run.objects.all().delete()
+
+
+@task
+def enqueue_and_break(name: str) -> None:
+    echo.enqueue(name)
+    Pool.objects.create(name=name)

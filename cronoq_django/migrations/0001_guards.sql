@@ -104,13 +104,17 @@ CREATE TRIGGER cronoq_run_ended AFTER UPDATE OF status, reason ON cronoq_run
     FOR EACH ROW WHEN (OLD.finished_at IS NOT NULL AND (NEW.status, NEW.reason, NEW.finished_at) IS DISTINCT FROM (OLD.status, OLD.reason, OLD.finished_at))
     EXECUTE FUNCTION cronoq_run_ended();
 
--- Run: what waits for a run that is deleted must not wait for ever. Prune leaves such runs alone; people may not.
+-- Run: what waits for a run that is deleted must not wait for ever. Prune leaves such runs alone; people may not. What
+-- waits is not seen by a snapshot that is older: then all are looked at.
 CREATE FUNCTION cronoq_run_deleted() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    EXECUTE format('DELETE FROM %I.cronoq_dependency WHERE run_id IN (SELECT id FROM deleted)', TG_TABLE_SCHEMA);
     EXECUTE format(
         'INSERT INTO %1$I.cronoq_unsettled (run)
-         SELECT DISTINCT run_id FROM %1$I.cronoq_dependency
-         WHERE prerequisite_id IN (SELECT id FROM deleted) AND settled_at IS NULL', TG_TABLE_SCHEMA);
+         SELECT id FROM deleted
+         WHERE current_setting(''transaction_isolation'') <> ''read committed''
+            OR EXISTS (SELECT FROM %1$I.cronoq_dependency WHERE prerequisite_id = deleted.id AND settled_at IS NULL)',
+        TG_TABLE_SCHEMA);
     RETURN NULL;
 END $$;
 

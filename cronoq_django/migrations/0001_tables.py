@@ -510,6 +510,10 @@ class Migration(migrations.Migration):
             model_name='dependency',
             index=models.Index(condition=models.Q(('settled_at__isnull', True)), fields=['prerequisite'], name='cronoq_dependency_open'),
         ),
+        migrations.AddIndex(
+            model_name='dependency',
+            index=models.Index(condition=models.Q(('settled_at__isnull', True)), fields=['run'], name='cronoq_dependency_waits'),
+        ),
         migrations.AddConstraint(
             model_name='dependency',
             constraint=models.UniqueConstraint(fields=('run', 'prerequisite'), name='cronoq_dependency_pair'),
@@ -553,6 +557,10 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name='run',
             index=models.Index(condition=models.Q(('finished_at__isnull', False), ('key_held', True)), fields=['key_until'], name='cronoq_run_key_until'),
+        ),
+        migrations.AddIndex(
+            model_name='run',
+            index=models.Index(condition=models.Q(('key_hash__isnull', False)), fields=['key_hash'], name='cronoq_run_key_had'),
         ),
         migrations.AddIndex(
             model_name='run',

@@ -40,6 +40,7 @@ class Dependency(models.Model):
         )
         indexes = (
             models.Index(name="cronoq_dependency_open", fields=["prerequisite"], condition=Q(settled_at__isnull=True)),
+            models.Index(name="cronoq_dependency_waits", fields=["run"], condition=Q(settled_at__isnull=True)),
         )
 
     def __str__(self) -> str:

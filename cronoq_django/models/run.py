@@ -135,6 +135,7 @@ class Run(models.Model):
             models.Index(
                 name="cronoq_run_key_until", fields=["key_until"], condition=Q(key_held=True, finished_at__isnull=False)
             ),
+            models.Index(name="cronoq_run_key_had", fields=["key_hash"], condition=Q(key_hash__isnull=False)),
             models.Index(name="cronoq_run_parent", fields=["parent"], condition=Q(parent__isnull=False)),
             # and cronoq_run_tags, a GIN index, and cronoq_run_undecodable, in migrations/0001_guards.sql
         )

@@ -1,14 +1,14 @@
-"""Unsettled: an outbox. A waiting run leaves a row here when a prerequisite may have ended without seeing to it.
+"""Unsettled: an outbox of prerequisites that may have ended without seeing to all that waits for them.
 
-That is: it was committed while the prerequisite was ending; somebody held it at that moment; the prerequisite was
-cancelled, expired or deleted by those who must not wait for other runs. The leader's `settle` takes each row once.
+A waiting run was committed at that moment, or somebody held it, or there were too many for one transaction; or the
+prerequisite was cancelled, expired, skipped or deleted. The leader's `settle` takes the rows.
 """
 
 from django.db import models
 
 
 class Unsettled(models.Model):
-    """Tells `settle` to look at what a run waits for."""
+    """Tells `settle` to look at what waits for a run."""
 
     id = models.BigAutoField(primary_key=True)
     run = models.UUIDField()

@@ -15,7 +15,7 @@ from cronoq_django.models.fields import dump_json
 from cronoq_django.store.records import run_id
 from cronoq_django.store.runs import NewRun, cancel_waiting, request_cancel
 from cronoq_django.store.session import alias_of
-from cronoq_django.store.submit import key_hash, submit_runs
+from cronoq_django.store.submit import in_order, key_hash, submit_runs
 
 TRIES = 20
 PAUSE = 0.05  # seconds between two tries
@@ -23,7 +23,7 @@ PAUSE = 0.05  # seconds between two tries
 
 @dataclass(frozen=True, slots=True)
 class Cancelled:
-    """What a cancel came to: runs that waited and are cancelled, running ones that were asked, those that have ended,
+    """What a cancel came to: runs that waited and are cancelled, running ones that are asked, those that have ended,
     and those that somebody else was changing all the time: they are as they were."""
 
     cancelled: int
@@ -52,14 +52,15 @@ def cancel_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = Non
     running ones go in transactions of their own, unless the caller has one open.
     """
     alias, by = alias_of(using), f"Cancelled by {actor}." if actor else ""
-    cancelled, requested, left = 0, 0, list(set(ids))
+    cancelled, left = 0, list(set(ids))
     for attempt in range(TRIES):
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
             cancelled += len(cancel_waiting(cursor, ids=left, error=by, limit=len(left)))
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-            requested += len(request_cancel(cursor, left))
-        unasked = Run.objects.using(alias).filter(finished_at=None, cancel_requested_at=None)
-        left = list(unasked.filter(pk__in=left).values_list("pk", flat=True))
+            request_cancel(cursor, left)
+        rows = Run.objects.using(alias).filter(pk__in=ids, finished_at=None).values_list("pk", "cancel_requested_at")
+        left = [pk for pk, asked_at in rows if asked_at is None]
+        requested = len(rows) - len(left)
         if not left:
             break
         if attempt < TRIES - 1:
@@ -80,8 +81,12 @@ def retry_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None
         raise NotFound(f"there is no run {sorted(missing)[0]}")
     fresh = {run.pk: _again(run, actor) for run in found.values() if run.status in TERMINAL}
     with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-        made = submit_runs(cursor, fresh.values())
-    return {old: new.id for old, new in zip(fresh, made, strict=True)}
+        # They may hold their keys still, for their `key_for`; the new ones get them.
+        holders = Run.objects.using(alias).filter(pk__in=fresh, key_held=True)
+        locked = holders.order_by("pk").select_for_update(no_key=True).values_list("pk", flat=True)
+        holders.filter(pk__in=list(locked)).update(key_held=False)
+        made = submit_runs(cursor, in_order(fresh.values()))
+    return {old: made[new.id].id for old, new in fresh.items()}
 
 
 def _again(run: Run, actor: str) -> NewRun:

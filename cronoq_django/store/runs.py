@@ -116,6 +116,7 @@ def claim_runs(
     return sorted(claimed, key=lambda one: (-one.priority, one.id))
 
 
+MOST_SETTLED = 500  # waiting runs in one transaction: 300,000 of them took longer than a worker's statements may
 Key = tuple[UUID, int]  # a run and the claim on it
 
 
@@ -194,19 +195,16 @@ def take_back_from(cursor: Cursor, worker: UUID, *, limit: int = 1000) -> dict[U
     return _taken_back(cursor, rows)
 
 
-def settle_after(cursor: Cursor, ended: Collection[UUID], *, now: datetime | None = None) -> None:
-    """See to what waits for runs that this transaction has ended."""
-    if ended:
-        rows = run(cursor, "lock_dependants", prerequisites=list(ended))
-        if rows:
-            run(cursor, "settle_runs", ids=[row[0] for row in rows], now=now)
+def settle_after(cursor: Cursor, ended: Sequence[UUID], *, now: datetime | None = None) -> None:
+    """See to what waits for runs that have ended, or end in this transaction."""
+    if ended and (rows := run(cursor, "lock_dependants", prerequisites=ended, limit=MOST_SETTLED, now=now)):
+        run(cursor, "settle_runs", prerequisites=ended, ids=[row[0] for row in rows], now=now)
 
 
 def settle(tx: Cursor, *, limit: int, now: datetime | None = None) -> int:
-    """See to waiting runs of the outbox; how many, but for those that are put back until nobody holds them."""
-    taken, again, locked = run(tx, "take_unsettled", limit=limit)[0]
-    if locked:
-        run(tx, "settle_runs", ids=locked, now=now)
+    """See to what waits for the prerequisites of the outbox; how many of these, but for those that are put back."""
+    taken, again, ended = run(tx, "take_unsettled", limit=limit)[0]
+    settle_after(tx, ended, now=now)
     return int(taken - again)
 
 
@@ -280,5 +278,8 @@ def request_cancel(cursor: Cursor, ids: Sequence[UUID], *, now: datetime | None 
 
 
 def prune(tx: FencedTransaction, *, status: Status, since: datetime | None, before: datetime, limit: int) -> int:
-    """Remove runs that ended in `status` from `since` to `before`; how many."""
-    return count(tx, "prune_runs", status=status, since=since, before=before, limit=limit)
+    """Remove runs that ended in `status` from `since` to `before`; how many were looked at."""
+    ids = [row[0] for row in run(tx, "old_runs", status=status, since=since, before=before, limit=limit)]
+    if ids:
+        count(tx, "prune_runs", ids=ids)
+    return len(ids)

@@ -1,9 +1,9 @@
 """Runs the statements in `sql/`, one a file, on whatever cursor the caller has: Django's, psycopg's, a fenced one."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from importlib.resources import files
 from typing import Any, Protocol
@@ -71,16 +71,20 @@ def _plain(row: Any, names: Sequence[str], bounds: Mapping[str, int]) -> dict[st
     plain: dict[str, Any] = {}
     for name in names:
         if (value := getattr(row, name)) is not None:
-            convert = _PLAIN.get(type(value))
-            plain[name] = value if convert is None else convert(value)
+            plain[name] = value if type(value) in (str, int, bool) else _convert(value)
     for name in bounds.keys() & plain.keys():
         plain[name] = clean_text(plain[name], bounds[name])
     return plain
 
 
-_PLAIN: dict[type, Callable[[Any], str]] = {
-    UUID: str,
-    datetime: datetime.isoformat,
-    timedelta: lambda span: f"{span // timedelta(microseconds=1)} microseconds",
-    bytes: lambda data: f"\\x{data.hex()}",
-}
+def _convert(value: Any) -> Any:
+    match value:
+        case UUID():
+            return str(value)
+        case datetime():  # in UTC: PostgreSQL refuses some of the offsets that Python takes
+            return value.astimezone(UTC).isoformat()
+        case timedelta():
+            return f"{value // timedelta(microseconds=1)} microseconds"
+        case bytes():
+            return f"\\x{value.hex()}"
+    return value

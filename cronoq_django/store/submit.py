@@ -43,9 +43,10 @@ def submit_runs(
     prerequisites: Mapping[UUID, Mapping[UUID, str]] = MappingProxyType({}),
     *,
     new: Collection[UUID] = (),
-) -> list[Submitted]:
-    """Insert runs; what became of each, in order. `prerequisites`: by id of a new run, the conditions by prerequisite;
-    with them, `new` are the ids of all the runs.
+) -> dict[UUID, Submitted]:
+    """Insert runs; what became of each, by its id. `prerequisites`: by id of a new run, the conditions by prerequisite;
+    with them, `new` are the ids of all the runs. Runs with keys come in the order of these (`in_order`): two
+    transactions that insert the same ones must not wait for each other.
 
     Raises NotFound, before anything is written, if a prerequisite is neither new nor there.
     """
@@ -53,22 +54,27 @@ def submit_runs(
     there = {row[0] for row in run(cursor, "lock_prerequisites", ids=others)} if others else set()
     if missing := sorted(set(others) - there):
         raise NotFound(f"after: there is no run {missing[0]}")
-    submitted = [one for chunk in _chunks(runs) for one in _submit(cursor, chunk)]
+    submitted: dict[UUID, Submitted] = {}
+    for chunk in _chunks(runs):
+        submitted |= _submit(cursor, chunk)
     if prerequisites:
-        _insert_dependencies(cursor, prerequisites, dict(zip(new, submitted, strict=True)))
+        _insert_dependencies(cursor, prerequisites, submitted)
     return submitted
 
 
-def _submit(cursor: Cursor, runs: Sequence[NewRun]) -> list[Submitted]:
+def in_order(runs: Iterable[NewRun]) -> list[NewRun]:
+    """Runs in the order of their keys."""
+    return sorted(runs, key=lambda one: one.key_hash or b"")
+
+
+def _submit(cursor: Cursor, left: Sequence[NewRun]) -> dict[UUID, Submitted]:
     found: dict[UUID, Submitted] = {}
-    # In the order of the keys: two transactions that insert the same ones must not wait for each other.
-    left = sorted(runs, key=lambda one: one.key_hash or b"")
     for _ in range(TRIES):
         for id_, created_at in insert_runs(cursor, left).items():
             found[id_] = Submitted(id_, created_at, created=True)
         left = [one for one in left if one.id not in found]
         if not left:
-            return [found[one.id] for one in runs]
+            return found
         hashes = [one.key_hash for one in left if one.key_hash is not None]
         rows = run(cursor, "held_runs", ids=[one.id for one in left], hashes=hashes, now=None)
         over = [id_ for id_, _, _, is_over in rows if is_over]
@@ -80,7 +86,7 @@ def _submit(cursor: Cursor, runs: Sequence[NewRun]) -> list[Submitted]:
                 found[one.id] = Submitted(*row, created=False)
         left = [one for one in left if one.id not in found]
         if not left:
-            return [found[one.id] for one in runs]
+            return found
         if over:
             run(cursor, "free_keys", ids=over, limit=len(over), now=None)
     raise Unavailable(f"the key {left[0].key!r} changes hands all the time")
@@ -91,15 +97,17 @@ def _insert_dependencies(
 ) -> None:
     """Of the runs that were created; a prerequisite that was there already, under its key, stands for the new one."""
     pairs: dict[tuple[UUID, UUID], str] = {}
-    late: dict[UUID, None] = {}
+    late: set[UUID] = set()
     for waiting, waited in prerequisites.items():
         if not found[waiting].created:
             continue
         for id_, condition in waited.items():
             known = found.get(id_)
-            pairs[waiting, id_ if known is None else known.id] = condition
+            there = id_ if known is None else known.id
+            if pairs.setdefault((waiting, there), condition) != condition:
+                raise ValueError(f"after: the run {there} stands for two, which are to end differently")
             if known is None or not known.created:
-                late[waiting] = None
+                late.add(there)
     if any(not one.created for one in found.values()):
         refuse_circle(pairs)  # which was none before some stood for others
     rows = list(pairs.items())

@@ -5,10 +5,11 @@ few thousand, all or none.
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 from django.db import connections, transaction
 
@@ -17,12 +18,12 @@ from cronoq_django.compat import task_backends
 from cronoq_django.conf import conf
 from cronoq_django.errors import Duplicate, Quarantined, translated
 from cronoq_django.models import Run
-from cronoq_django.models.fields import clean_text, dump_json
+from cronoq_django.models.fields import dump_json
 from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
 from cronoq_django.store.runs import NewRun
 from cronoq_django.store.session import alias_of
-from cronoq_django.store.submit import Submitted, key_hash, refuse_circle, submit_runs
+from cronoq_django.store.submit import Submitted, in_order, key_hash, refuse_circle, submit_runs
 from cronoq_django.tasks.bound import Bound
 from cronoq_django.tasks.context import current_run
 from cronoq_django.tasks.results import RunResult, as_result, new_result
@@ -64,25 +65,29 @@ def submit(members: Sequence[Bound]) -> list[RunResult]:
     runs: Iterable[NewRun] = new_runs(members)
     if alone := len(members) == 1 and not prerequisites:
         runs = list(runs)  # checked before the only statement; many are checked while they go in, and rolled back
+    elif any(getattr(member.task, "key", None) for member in members):
+        runs = in_order(runs)
     alias = alias_of(None)
     _warn_of_another_transaction(alias)
     with translated(), nullcontext() if alone else transaction.atomic(using=alias):
         with connections[alias].cursor() as cursor:
             submitted = submit_runs(cursor, runs, prerequisites, new=[member.id for member in members])
-        for member, run in zip(members, submitted, strict=True):
+        for member in members:
+            run = submitted[member.id]
             if not run.created and getattr(member.task, "on_duplicate", "return") == "raise":
                 raise Duplicate(member.task.key, run.id)
         return _results(members, submitted, alias)
 
 
-def _results(members: Sequence[Bound], submitted: Sequence[Submitted], alias: str) -> list[RunResult]:
-    there = [run.id for run in submitted if not run.created]
+def _results(members: Sequence[Bound], submitted: Mapping[UUID, Submitted], alias: str) -> list[RunResult]:
+    there = [run.id for run in submitted.values() if not run.created]
     rows = Run.objects.using(alias).in_bulk(there) if there else {}
     return [
         new_result(member, run.created_at)
         if run.created
         else as_result(rows[run.id], member.task.backend, created=False)
-        for member, run in zip(members, submitted, strict=True)
+        for member in members
+        for run in (submitted[member.id],)
     ]
 
 
@@ -117,7 +122,7 @@ def _columns(task: Any) -> dict[str, Any]:
     return {
         "script": registry.script_name(task),
         "pool": task.queue_name,
-        "priority": task.priority,
+        "priority": int(task.priority),
         "due_at": task.run_after,
         "expires_at": clock.now() + expires if isinstance(expires, timedelta) else expires,
         "timeout": getattr(task, "timeout", None),
@@ -126,7 +131,7 @@ def _columns(task: Any) -> dict[str, Any]:
         "parent_id": parent.id if parent else None,
         "root_id": (parent.root or parent.id) if parent else None,
         "actor": getattr(task, "actor", "") or None,
-        "tags": dump_json([clean_text(tag) for tag in tags]) if tags else None,
+        "tags": dump_json(list(tags)) if tags else None,
         "key": key,
         "key_hash": None if key is None else key_hash(key),
         "key_for": getattr(task, "key_for", None) or None,

@@ -12,13 +12,15 @@ from cronoq_django import registry
 from cronoq_django.compat import DjangoTask, InvalidTask, TaskResult, TaskResultDoesNotExist, TaskResultMismatch
 from cronoq_django.errors import LONGEST_DELAY
 from cronoq_django.models.choices import Condition
-from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT
+from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT, clean_text
 from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
 from cronoq_django.store.records import run_id
 from cronoq_django.tasks.bound import Bound
 
 MAX_ATTEMPTS = 3
+MOST_ATTEMPTS = 10**9  # as many as the table counts
+LONGEST_TAG = 500  # characters: the index takes 2,700 bytes
 
 
 class OfAnotherTask(TaskResultMismatch, TaskResultDoesNotExist):
@@ -97,7 +99,7 @@ class Task(DjangoTask):
 
     def __post_init__(self) -> None:
         if isinstance(self.run_after, timedelta):
-            self._set("run_after", clock.now() + self.run_after)
+            self._set("run_after", _after(self.run_after))
         for name in ("timeout", "key_for"):
             self._set(name, _duration(name, getattr(self, name)))
         for name in ("tags", "aliases"):
@@ -113,20 +115,24 @@ class Task(DjangoTask):
         object.__setattr__(self, name, value)
 
     def _check(self) -> None:
-        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int) or self.max_attempts < 1:
-            raise InvalidTask("max_attempts must be a whole number, at least 1.")
+        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int):
+            raise InvalidTask("max_attempts must be a whole number.")
+        if not 1 <= self.max_attempts <= MOST_ATTEMPTS:
+            raise InvalidTask(f"max_attempts must be from 1 to {MOST_ATTEMPTS:,}.")
+        if isinstance(self.priority, bool):
+            raise InvalidTask("priority must be a whole number.")
+        for name, longest in (("queue_name", 100), ("script", 500), ("key", TEXT_LIMIT), ("actor", 200)):
+            _check_text(name, getattr(self, name), longest)
         if self.timeout is not None and not self.timeout:
             raise InvalidTask("timeout must be longer than nothing.")
         if not isinstance(self.backoff, Backoff):
             raise InvalidTask(f"backoff must be a Backoff, not {self.backoff!r}.")
-        if self.key is not None and (not isinstance(self.key, str) or not 0 < len(self.key) <= TEXT_LIMIT):
-            raise InvalidTask(f"key must be a text of 1 to {TEXT_LIMIT:,} characters.")
+        if self.key == "":
+            raise InvalidTask("key must not be empty.")
         if self.on_duplicate not in ("return", "raise"):
             raise InvalidTask(f'on_duplicate must be "return" or "raise", not {self.on_duplicate!r}.')
         if self.on not in Condition.values:
             raise InvalidTask(f"on must be one of {', '.join(Condition.values)}, not {self.on!r}.")
-        if not isinstance(self.actor, str):
-            raise InvalidTask(f"actor must be a text, not {self.actor!r}.")
         if isinstance(self.expires, timedelta):
             _duration("expires", self.expires)
         elif self.expires is not None and not _is_moment(self.expires):
@@ -187,7 +193,26 @@ def _texts(name: str, values: Any) -> tuple[str, ...]:
     values = () if values is None else values
     if isinstance(values, str) or not all(isinstance(value, str) and value for value in values):
         raise InvalidTask(f"{name} must be a list of texts that are not empty.")
+    for value in values:
+        _check_text(name, value, LONGEST_TAG)
     return tuple(values)
+
+
+def _check_text(name: str, value: Any, longest: int) -> None:
+    """A name that would be altered is refused: it would be another one."""
+    if value is not None and not isinstance(value, str):
+        raise InvalidTask(f"{name} must be a text, not {value!r}.")
+    if value and len(value) > longest:
+        raise InvalidTask(f"{name} must have at most {longest:,} characters, not {len(value):,}.")
+    if value and clean_text(value) != value:
+        raise InvalidTask(f"{name} must be without NUL and lone surrogates, which PostgreSQL can't store.")
+
+
+def _after(delay: timedelta) -> datetime:
+    try:
+        return clock.now() + delay
+    except OverflowError:
+        raise InvalidTask(f"run_after: {delay} from now is beyond the calendar.") from None
 
 
 def _exceptions(name: str, values: Any) -> tuple[type[BaseException], ...]:

@@ -29,11 +29,13 @@ class DummyBackend(CronoqBackend):
         super().__init__(alias, params)
         self.results: list[RunResult] = []
         self._held: dict[str, tuple[RunResult, timedelta]] = {}  # by key, and for how long after its end
+        self._answers: dict[UUID, RunResult] = {}  # by id, also of those for which another one with the key stands
 
     def clear(self) -> None:
         """Forget everything."""
         self.results.clear()
         self._held.clear()
+        self._answers.clear()
 
     def get_result(self, result_id: str) -> RunResult:
         """The result of a run. Raises TaskResultDoesNotExist for an unknown or malformed id."""
@@ -48,19 +50,24 @@ class DummyBackend(CronoqBackend):
             self.validate_task(task)
         refuse_cycle(members)
         runs = {run.id: run for run in new_runs(members)}
-        known = {UUID(result.id) for result in self.results} | runs.keys()
+        known = self._answers.keys() | runs.keys()
+        keys: set[str] = set()
         for member in members:
+            key = getattr(member.task, "key", None)
             if missing := sorted(member.prerequisites.keys() - known):
                 raise NotFound(f"after: there is no run {missing[0]}")
-            if (there := self._holder(member)) is not None and getattr(member.task, "on_duplicate", "") == "raise":
-                raise Duplicate(member.task.key, UUID(there.id))
+            there = self._holder(member)
+            if (there is not None or key in keys) and member.task.on_duplicate == "raise":
+                raise Duplicate(str(key), member.id if there is None else UUID(there.id))
+            keys |= {key} if key is not None else set()
         graph = {member.id: member.prerequisites.keys() & runs.keys() for member in members}
         by_id = {member.id: member for member in members}
         taken = {id_: self._take(by_id[id_], runs[id_]) for id_ in TopologicalSorter(graph).static_order()}
         return [taken[member.id] for member in members]
 
     def _take(self, member: Bound, run: NewRun) -> RunResult:
-        if (there := self._holder(member)) is not None:
+        if (there := self._answers.get(member.id) or self._holder(member)) is not None:
+            self._answers[member.id] = there
             answer = new_result(member, there.enqueued_at or clock.now())
             for name in RunResult.__dataclass_fields__:
                 object.__setattr__(answer, name, getattr(there, name))
@@ -68,6 +75,7 @@ class DummyBackend(CronoqBackend):
             return answer
         result = new_result(member, clock.now())
         self.results.append(result)
+        self._answers[member.id] = result
         if run.key is not None:
             self._held[run.key] = result, run.key_for or timedelta()
         task_enqueued.send_robust(type(self), task_result=result)
@@ -93,7 +101,11 @@ class ImmediateBackend(DummyBackend):
 
     def took(self, result: RunResult, member: Bound, run: NewRun) -> None:
         worker = str(uuid4())
-        if (why := self._unmet(member)) is not None:
+        prerequisites = [(self._answers[id_], on) for id_, on in member.prerequisites.items()]
+        if not all(prerequisite.is_finished for prerequisite, _ in prerequisites):
+            return  # one has snoozed
+        late = run.expires_at is not None and run.expires_at <= clock.now()
+        if (why := "It was not begun by its deadline." if late else _unmet(prerequisites)) is not None:
             error = TaskError(exception_class_path="cronoq_django.errors.CronoqError", traceback=why)
             self._end(result, TaskResultStatus.FAILED, error)
             return
@@ -121,13 +133,13 @@ class ImmediateBackend(DummyBackend):
         _change(result, status=status, finished_at=clock.now())
         task_finished.send_robust(type(self), task_result=result)
 
-    def _unmet(self, member: Bound) -> str | None:
-        for id_, condition in member.prerequisites.items():
-            status = self.get_result(str(id_)).status
-            succeeded = status == TaskResultStatus.SUCCESSFUL
-            if condition != Condition.ANY and succeeded != (condition == Condition.SUCCESS):
-                return f"The prerequisite {id_} ended {status}."
-        return None
+
+def _unmet(prerequisites: Sequence[tuple[RunResult, str]]) -> str | None:
+    for prerequisite, condition in prerequisites:
+        succeeded = prerequisite.status == TaskResultStatus.SUCCESSFUL
+        if condition != Condition.ANY and succeeded != (condition == Condition.SUCCESS):
+            return f"The prerequisite {prerequisite.id} ended {prerequisite.status}."
+    return None
 
 
 def _change(result: RunResult, **values: Any) -> None:

@@ -1,14 +1,18 @@
 """The clock of a test: it stands still until it is moved."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 
 from django.db import connections
 from django.utils import timezone
+from psycopg.pq import TransactionStatus
 
 from cronoq_django.store import clock
 from cronoq_django.store.session import alias_of
+
+SET_NOW = "SELECT set_config('cronoq.now', %s, false)"
 
 
 @contextmanager
@@ -21,26 +25,33 @@ def freeze(at: datetime | str) -> Iterator[None]:
 
     What the tests and tasks themselves read of the time is theirs. Raises ValueError for a naive datetime.
     """
-    before = clock.frozen
-    _set(datetime.fromisoformat(at) if isinstance(at, str) else at)
+    moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    if timezone.is_naive(moment):
+        raise ValueError(f"freeze takes an aware datetime, not {moment!r}")
+    before, clock.frozen = clock.frozen, moment
     try:
-        yield
+        with connections[alias_of(None)].execute_wrapper(_date_changes):
+            yield
     finally:
-        _set(before)
+        clock.frozen = before
 
 
 def advance(by: timedelta) -> datetime:
     """Move the frozen clock; what it shows now. Raises RuntimeError if it is not frozen."""
     if clock.frozen is None:
         raise RuntimeError("advance() moves a clock that freeze() has stopped")
-    _set(clock.frozen + by)
+    clock.frozen += by
     return clock.frozen
 
 
-def _set(moment: datetime | None) -> None:
-    if moment is not None and timezone.is_naive(moment):
-        raise ValueError(f"freeze takes an aware datetime, not {moment!r}")
-    clock.frozen = moment
-    # Triggers date changes of jobs by it.
-    with connections[alias_of(None)].cursor() as cursor:
-        cursor.execute("SELECT set_config('cronoq.now', %s, false)", [moment.isoformat() if moment else ""])
+def _date_changes(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]) -> Any:
+    """A trigger dates changes of jobs: it is told the time for each statement, so that none is left in the session."""
+    if "cronoq_job" not in str(sql) or clock.frozen is None:
+        return execute(sql, params, many, context)
+    session = context["connection"].connection
+    session.execute(SET_NOW, [clock.frozen.isoformat()])
+    try:
+        return execute(sql, params, many, context)
+    finally:
+        if session.info.transaction_status != TransactionStatus.INERROR:  # which undoes it
+            session.execute(SET_NOW, [""])

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Timer
 from uuid import UUID, uuid4
 
 from django.db import connections, transaction
@@ -25,7 +26,7 @@ from cronoq_django.store.records import TaskRecord, record
 from cronoq_django.store.session import alias_of
 from cronoq_django.tasks.context import RunLog
 from cronoq_django.worker.completer import tell_finished
-from cronoq_django.worker.executor import Execution
+from cronoq_django.worker.executor import Execution, TimedOut
 
 STAGES = (Pause, Plan, Fire, StageRuns, Admit, Settle, Expire, Quarantine)
 PASSES = 1000  # a chain of runs that are skipped takes one each
@@ -46,7 +47,7 @@ def run_pending(*, limit: int = 1000) -> list[TaskRecord]:
     while (run := _next(worker)) is not None:
         if len(executed) == limit:
             raise RuntimeError(f"there is still work after {limit} executions: does a task enqueue itself?")
-        executed.append(_execute(run, worker))
+        executed += _execute(run, worker)
     return executed
 
 
@@ -63,19 +64,31 @@ def _next(worker: UUID) -> "runs.ClaimedRun | None":
     return None
 
 
-def _execute(run: "runs.ClaimedRun", worker: UUID) -> TaskRecord:
+def _execute(run: "runs.ClaimedRun", worker: UUID) -> list[TaskRecord]:
+    """Execute a run; its record, unless the task has deleted its row."""
     alias = alias_of(None)
     execution = Execution(run, str(worker))
-    with _undone_if_broken(alias), _logged():
+    with _undone_if_broken(alias), _logged(), _timed(execution):
         completion = execution.execute()
     assert completion is not None  # noqa: S101  (nobody else can have given it back)
     with _leading() as tx:
         if (detail := execution.detail()) is not None:
             runs.write_details(tx, [detail])
-        status = runs.complete_runs(tx, [completion]).accepted[run.id, run.claim]
+        status = runs.complete_runs(tx, [completion]).accepted.get(execution.key)
     if status in TERMINAL:
         tell_finished(execution, status)
-    return record(Run.objects.using(alias).get(pk=run.id))
+    return [record(row) for row in Run.objects.using(alias).filter(pk=run.id)]
+
+
+@contextmanager
+def _timed(execution: Execution) -> Iterator[None]:
+    """End it when its time is over."""
+    timeout = execution.run.timeout
+    timer = Timer(0 if timeout is None else timeout.total_seconds(), execution.interrupt, [TimedOut])
+    if timeout is not None:
+        timer.start()
+    yield
+    timer.cancel()
 
 
 @contextmanager
@@ -105,8 +118,9 @@ def _undone_if_broken(alias: str) -> Iterator[None]:
     if not connection.in_atomic_block:
         yield
         return
-    savepoint = str(connection.savepoint())
     depth = len(connection.savepoint_ids)
+    savepoint = str(connection.savepoint())
+    connection.savepoint_ids.append(savepoint)  # so that what waits for the commit goes with it
     yield
     del connection.savepoint_ids[depth:]  # of blocks that the task did not leave
     if connection.needs_rollback or connection.connection.info.transaction_status == TransactionStatus.INERROR:

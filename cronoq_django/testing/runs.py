@@ -5,6 +5,7 @@ from typing import Any
 from cronoq_django import registry
 from cronoq_django.models import Run
 from cronoq_django.models.choices import OPEN
+from cronoq_django.models.fields import dump_json, load_json
 from cronoq_django.store.records import TaskRecord, record
 from cronoq_django.store.session import alias_of
 
@@ -20,7 +21,7 @@ def assert_enqueued(task: Any, *args: Any, **kwargs: Any) -> TaskRecord:
     signature = registry.describe(task).signature
 
     def call(args: Any, kwargs: Any) -> dict[str, Any]:
-        bound = signature.bind(*args, **kwargs)
+        bound = signature.bind(*load_json(dump_json(list(args))), **load_json(dump_json(dict(kwargs))))
         bound.apply_defaults()
         return bound.arguments
 

@@ -223,3 +223,52 @@ def test_what_ends_without_running_releases_what_waits_for_it() -> None:
     second, third = tasks.add.bind(2), tasks.echo.bind("the alarm")
     enqueue_many([first, second.wait_for(first), third.wait_for(second, on="failure")])
     assert [record.id for record in run_pending()] == [third.id]
+
+
+@pytest.mark.django_db
+def test_a_task_is_ended_when_its_time_is_over() -> None:
+    tasks.never_return.enqueue()
+    (record,) = run_pending()
+    assert (record.status, record.reason) == (Status.FAILED, Reason.TIMEOUT)
+
+
+@pytest.mark.django_db
+def test_a_task_may_delete_its_own_row() -> None:
+    tasks.delete_runs.enqueue()
+    tasks.add.using(queue_name="later").enqueue(1)
+    assert run_pending() == []
+    assert not Run.objects.exists()
+
+
+@pytest.mark.django_db
+def test_what_an_undone_task_left_for_the_commit_is_undone_too(django_capture_on_commit_callbacks: Any) -> None:
+    Pool.objects.create(name="taken")
+    with django_capture_on_commit_callbacks() as callbacks:
+        tasks.enqueue_and_break.using(max_attempts=1).enqueue("taken")
+        assert len(run_pending()) == 1
+    assert len(callbacks) == 1  # of the enqueue here
+    assert Run.objects.count() == 1
+
+
+class WithoutDatabase(django.test.SimpleTestCase):
+    """Nothing may touch it."""
+
+    def test_the_clock_needs_no_database(self) -> None:
+        with freeze("2026-01-01T00:00:00Z"):
+            assert advance(MINUTE).minute == 1
+
+
+@pytest.mark.django_db
+def test_a_block_that_fails_says_so_itself_and_the_clock_goes_on() -> None:
+    with pytest.raises(DatabaseError), transaction.atomic(), freeze("2026-01-01T00:00:00Z"):
+        upsert_job("once", script="tests.tasks.add", args=[1], kind="manual")
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1/0")
+    upsert_job("now", script="tests.tasks.add", args=[1], kind="manual")
+    assert datetime.now(UTC) - Job.objects.get(name="now").schedule_changed_at < MINUTE
+
+
+@pytest.mark.django_db
+def test_arguments_are_compared_as_they_come_back() -> None:
+    tasks.echo.enqueue((1, 2))
+    assert assert_enqueued(tasks.echo, (1, 2)).args == [[1, 2]]

@@ -1,7 +1,8 @@
 """Keys, prerequisites, deadlines and many at once: what becomes of them in one process."""
 
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from datetime import timezone as zone
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -124,6 +125,15 @@ def test_a_retry_by_hand_takes_the_key_along_or_finds_who_has_it() -> None:
     assert list(retry(first).values()) == [second]
 
 
+def test_a_retry_by_hand_takes_a_key_that_is_kept() -> None:
+    """It was answered with the old run, which held its key still: nothing was run again."""
+    first = tasks.add.using(key="k", key_for=timedelta(days=1)).enqueue(1)
+    complete(claim()[0], Status.FAILED, Reason.ERROR)
+    (second,) = retry(first).values()
+    assert second != UUID(first.id)
+    assert (get_run(key="k").id, get_run(second).status) == (second, Status.QUEUED)
+
+
 # Prerequisites
 
 
@@ -234,6 +244,40 @@ def test_a_circle_that_duplicates_close_is_refused() -> None:
     assert not Run.objects.exists()
 
 
+def test_very_many_that_wait_are_settled_in_several_transactions() -> None:
+    """A worker could not end a run that 300,000 others waited for: its statement took too long, again and again."""
+    first = tasks.add.bind(1)
+    enqueue_many([first, *(tasks.add.using(after=[first], queue_name="later").bind(n) for n in range(1200))])
+    complete(claim()[0])
+    assert Run.objects.filter(status=Status.QUEUED).count() == 500
+    assert Unsettled.objects.count() == 1
+    settle_all()
+    assert Run.objects.filter(status=Status.QUEUED).count() == 1200
+
+
+def test_one_that_waits_for_very_many_is_queued_with_the_last() -> None:
+    many = [tasks.add.bind(n) for n in range(1200)]
+    last = tasks.add.using(after=many, queue_name="later").bind(0)
+    enqueue_many([*many, last])
+    for _ in range(12):
+        assert status_of(last) == Status.BLOCKED
+        for run in claim(100):
+            complete(run)
+    assert status_of(last) == Status.QUEUED
+
+
+def test_what_was_cancelled_or_deleted_while_it_waited_keeps_its_prerequisite_from_nothing() -> None:
+    first = tasks.add.bind(1)
+    cancelled, deleted = tasks.add.using(after=[first]).bind(2), tasks.add.using(after=[first]).bind(3)
+    enqueue_many([first, cancelled, deleted])
+    cancel(cancelled)
+    Run.objects.filter(pk=deleted.id).delete()
+    complete(claim()[0])
+    settle_all()
+    assert not Dependency.objects.filter(settled_at=None).exists()
+    assert status_of(cancelled) == Status.CANCELLED
+
+
 # Deadlines
 
 
@@ -298,6 +342,17 @@ def test_the_same_bound_task_is_one_run() -> None:
         ("expires", 7),
         ("timeout", 0),
         ("backoff", 7),
+        ("max_attempts", 2**31),
+        ("priority", True),
+        ("tags", ["x" * 501]),
+        ("tags", ["a\0b"]),
+        ("key", "a\0b"),
+        ("key", "\ud83d"),
+        ("queue_name", "x" * 101),
+        ("queue_name", "mail\0"),
+        ("run_after", timedelta(days=3_000_000)),
+        ("run_after", timedelta.min),
+        ("run_after", datetime(9999, 1, 1, tzinfo=UTC)),
     ],
 )
 def test_options_that_cannot_be_are_refused_by_name(option: str, value: Any) -> None:
@@ -349,3 +404,15 @@ def nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
     yield plan
     for child in plan.get("Plans", ()):
         yield from nodes(child)
+
+
+@pytest.mark.parametrize(
+    "offset", [timedelta(hours=23), -timedelta(hours=23, minutes=59, seconds=59), timedelta(hours=5.75)]
+)
+def test_any_zone_and_any_kind_of_datetime_will_do(offset: timedelta) -> None:
+    class Moment(datetime):
+        """As libraries that freeze the time have them."""
+
+    moment = Moment(2040, 1, 1, 12, 0, 0, 7, tzinfo=zone(offset))
+    run = Run.objects.get(pk=tasks.add.using(run_after=moment, expires=moment).enqueue(1).id)
+    assert (run.due_at, run.expires_at) == (moment, moment)

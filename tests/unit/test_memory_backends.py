@@ -131,3 +131,24 @@ def test_signals_are_sent(immediate: ImmediateBackend) -> None:
     finally:
         task_finished.disconnect(hear)
     assert heard == [(UUID(result.id), SUCCESSFUL)]
+
+
+def test_a_batch_with_one_key_twice_is_refused_if_that_was_asked(dummy: DummyBackend, request: Any) -> None:
+    keyed = tasks.add.using(key="k", on_duplicate="raise")
+    with pytest.raises(Duplicate):
+        enqueue_many([keyed.bind(1), keyed.bind(2)])
+    assert dummy.results == []
+
+
+def test_what_stands_for_another_and_what_is_late(immediate: ImmediateBackend) -> None:
+    first = tasks.add.using(key="k", key_for=60).enqueue(1)
+    again = tasks.add.using(key="k").bind(2)
+    waiting = tasks.add.using(after=[again]).bind(3)
+    results = enqueue_many([again, waiting])
+    assert [result.id for result in results] == [first.id, str(waiting.id)]
+    assert results[1].status == SUCCESSFUL
+    bound = tasks.add.bind(1)
+    assert [result.created for result in (*enqueue_many([bound]), *enqueue_many([bound]))] == [True, False]
+    assert tasks.add.using(expires=timedelta(0)).enqueue(1).status == FAILED
+    snoozed = tasks.snooze_for.enqueue(60)
+    assert tasks.add.using(after=snoozed).enqueue(1).status == READY

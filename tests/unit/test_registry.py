@@ -2,7 +2,7 @@
 
 import pytest
 
-from cronoq_django import registry
+from cronoq_django import registry, task
 from cronoq_django.errors import Quarantined
 from cronoq_django.registry import DeclaredJob
 from tests import tasks
@@ -35,3 +35,15 @@ def test_two_jobs_of_one_name_are_refused() -> None:
             registry.declare(DeclaredJob("twice", {"script": "b"}))
     finally:
         registry._jobs.pop("twice")
+
+
+def test_two_functions_can_not_share_a_name() -> None:
+    """The later one ran the earlier one's rows."""
+    with pytest.raises(ValueError, match=r"Two tasks are known as 'tests\.raises'"):
+        task(name="tests.raises")(tasks.raise_one_else)
+    with pytest.raises(ValueError, match=r"Two tasks are known as 'shop\.charge'"):
+        task(name="tests.else", aliases=["shop.charge"])(tasks.raise_one_else)
+    with pytest.raises(ValueError, match=r"Two tasks are known as 'tests\.tasks\.raised'"):
+        task(name="tests.tasks.raised")(tasks.raise_one_else)
+    assert registry.find("tests.raises").task is tasks.raise_one
+    assert registry.find("shop.charge").task is tasks.named

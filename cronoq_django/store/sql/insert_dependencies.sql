@@ -1,5 +1,5 @@
--- Let new runs wait for others; `late` are those that wait for runs committed before, which may be ending right now and
--- not see this: the leader looks at each once (settle). Locks: nothing but the new rows.
+-- Let new runs wait for others. `late`: prerequisites that were committed before, and may be ending right now without
+-- seeing this; the leader looks at each once (settle). Locks: nothing but the new rows.
 WITH added AS (
     INSERT INTO cronoq_dependency (run_id, prerequisite_id, condition)
     SELECT * FROM unnest(%(run)s::uuid[], %(prerequisite)s::uuid[], %(condition)s::text[])

@@ -1,17 +1,30 @@
--- Lock what waits for these runs, which end in this transaction. Deciding is for the next statement, which sees what
--- those committed whom this one waited behind: in one, two prerequisites that end together each miss the other.
--- Locks: waiting runs, in id order. Those that somebody holds (another prerequisite ends, somebody cancels) are left to
--- the leader: nobody who ends a run waits for another one. Relies on: cronoq_dependency_open (partial index).
+-- Lock what waits for these runs, which have ended, or end in this transaction. Deciding is for the next statement, which
+-- sees what those committed whom this one met: in one, two prerequisites that end together each miss the other.
+-- Locks: waiting runs, in id order, at most `limit`. Those that somebody holds (another prerequisite ends, somebody
+-- cancels), and the rest of very many, are left to the leader: nobody who ends a run waits for another one, or for long.
+-- What ended while it waited waits no more. Relies on: cronoq_dependency_open (partial index).
 WITH dependants AS MATERIALIZED (
-    SELECT DISTINCT run_id AS id FROM cronoq_dependency
-    WHERE prerequisite_id = ANY (%(prerequisites)s::uuid[]) AND settled_at IS NULL
+    SELECT dependency.id AS dependency, dependency.run_id AS id, run.status IS NOT DISTINCT FROM 'blocked' AS waits
+    FROM cronoq_dependency AS dependency LEFT JOIN cronoq_run AS run ON run.id = dependency.run_id
+    WHERE dependency.prerequisite_id = ANY (%(prerequisites)s::uuid[]) AND dependency.settled_at IS NULL
+    LIMIT %(limit)s
 ), locked AS MATERIALIZED (
     SELECT id FROM cronoq_run
-    WHERE id IN (SELECT id FROM dependants) AND status = 'blocked'
+    WHERE id = ANY (ARRAY(SELECT id FROM dependants WHERE waits)) AND status = 'blocked'
     ORDER BY id
     FOR NO KEY UPDATE SKIP LOCKED
+), over AS (
+    UPDATE cronoq_dependency SET settled_at = coalesce(%(now)s::timestamptz, clock_timestamp())
+    WHERE id = ANY (ARRAY(SELECT dependency FROM dependants WHERE NOT waits))
 ), unsettled AS (
-    INSERT INTO cronoq_unsettled (run) SELECT id FROM dependants WHERE id NOT IN (SELECT id FROM locked) RETURNING run
+    INSERT INTO cronoq_unsettled (run)
+    SELECT given.id FROM unnest(%(prerequisites)s::uuid[]) AS given (id)
+    WHERE EXISTS (SELECT FROM dependants)
+      AND EXISTS (
+          SELECT FROM cronoq_dependency AS other
+          WHERE other.prerequisite_id = given.id AND other.settled_at IS NULL
+            AND other.id NOT IN (SELECT dependency FROM dependants WHERE NOT waits OR id IN (SELECT id FROM locked)))
+    RETURNING run
 ), woken AS (
     SELECT pg_notify(cronoq_channel(current_schema(), 'leader'), 'settle') FROM (SELECT FROM unsettled LIMIT 1) AS once
 )

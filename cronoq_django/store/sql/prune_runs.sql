@@ -1,22 +1,12 @@
--- Remove runs that ended long ago, with their attempts, details and dependencies.
--- Locks: the rows it removes, skipping those that somebody holds. Relies on: cronoq_run_finished (partial index), walked
--- from where the last walk ended: what is kept longer than other states would else be walked each time.
--- Stays: what holds a key, and what a run that still waits depends on.
+-- Remove runs that this transaction has locked, with their attempts and details; a trigger removes what they waited for.
+-- Whether a run that still waits depends on one is asked again: one that was committed before the lock was not seen by
+-- the statement that took it. Relies on: the primary keys, cronoq_dependency_open.
 WITH old AS MATERIALIZED (
-    SELECT run.id
-    FROM cronoq_run AS run
-    WHERE run.finished_at >= coalesce(%(since)s::timestamptz, '-infinity') AND run.finished_at < %(before)s::timestamptz
-      AND run.status = %(status)s AND NOT run.key_held
-      AND NOT EXISTS (SELECT FROM cronoq_dependency AS needed
-                      WHERE needed.prerequisite_id = run.id AND needed.settled_at IS NULL)
-    ORDER BY run.finished_at
-    LIMIT %(limit)s
-    FOR UPDATE OF run SKIP LOCKED
+    SELECT id FROM unnest(%(ids)s::uuid[]) AS given (id)
+    WHERE NOT EXISTS (SELECT FROM cronoq_dependency WHERE prerequisite_id = given.id AND settled_at IS NULL)
 ), attempts AS (
-    DELETE FROM cronoq_attempt WHERE run_id IN (SELECT id FROM old)
+    DELETE FROM cronoq_attempt WHERE run_id = ANY (ARRAY(SELECT id FROM old))
 ), details AS (
-    DELETE FROM cronoq_run_detail WHERE run_id IN (SELECT id FROM old)
-), dependencies AS (
-    DELETE FROM cronoq_dependency WHERE run_id IN (SELECT id FROM old) OR prerequisite_id IN (SELECT id FROM old)
+    DELETE FROM cronoq_run_detail WHERE run_id = ANY (ARRAY(SELECT id FROM old))
 )
-DELETE FROM cronoq_run WHERE id IN (SELECT id FROM old)
+DELETE FROM cronoq_run WHERE id = ANY (ARRAY(SELECT id FROM old))
