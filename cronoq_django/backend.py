@@ -39,13 +39,13 @@ class CronoqBackend(BaseTaskBackend):
         for task in {id(member.task): member.task for member in members}.values():
             self.validate_task(task)
         results = submit(members)
-        transaction.on_commit(lambda: self._tell(results), using=conf().database)
+        new = tuple(result for result in results if result.created)  # the list is the caller's from now on
+        transaction.on_commit(lambda: self._tell(new), using=conf().database)
         return results
 
     def _tell(self, results: Sequence[Any]) -> None:
         for result in results:
-            if result.created:
-                task_enqueued.send_robust(type(self), task_result=result)
+            task_enqueued.send_robust(type(self), task_result=result)
 
     def get_result(self, result_id: str) -> TaskResult:
         """The result of a run. Raises TaskResultDoesNotExist for an unknown or malformed id."""

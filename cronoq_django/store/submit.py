@@ -38,28 +38,29 @@ def key_hash(key: str) -> bytes:
 
 
 def submit_runs(
-    cursor: Cursor,
-    runs: Iterable[NewRun],
-    prerequisites: Mapping[UUID, Mapping[UUID, str]] = MappingProxyType({}),
-    *,
-    new: Collection[UUID] = (),
+    cursor: Cursor, runs: Iterable[NewRun], prerequisites: Mapping[UUID, Mapping[UUID, str]] = MappingProxyType({})
 ) -> dict[UUID, Submitted]:
-    """Insert runs; what became of each, by its id. `prerequisites`: by id of a new run, the conditions by prerequisite;
-    with them, `new` are the ids of all the runs. Runs with keys come in the order of these (`in_order`): two
+    """Insert runs; what became of each, by its id. `prerequisites`: by id of a new run, the conditions by prerequisite.
+    Runs with keys come in the order of these (`in_order`): two
     transactions that insert the same ones must not wait for each other.
 
     Raises NotFound, before anything is written, if a prerequisite is neither new nor there.
     """
-    others = sorted({id_ for waited in prerequisites.values() for id_ in waited} - set(new)) if prerequisites else []
-    there = {row[0] for row in run(cursor, "lock_prerequisites", ids=others)} if others else set()
-    if missing := sorted(set(others) - there):
-        raise NotFound(f"after: there is no run {missing[0]}")
+    if prerequisites:
+        runs = list(runs)
+        _lock_prerequisites(cursor, {id_ for waited in prerequisites.values() for id_ in waited} - {r.id for r in runs})
     submitted: dict[UUID, Submitted] = {}
     for chunk in _chunks(runs):
         submitted |= _submit(cursor, chunk)
     if prerequisites:
         _insert_dependencies(cursor, prerequisites, submitted)
     return submitted
+
+
+def _lock_prerequisites(cursor: Cursor, ids: Collection[UUID]) -> None:
+    there = {row[0] for row in run(cursor, "lock_prerequisites", ids=list(ids))} if ids else set()
+    if missing := sorted(set(ids) - there):
+        raise NotFound(f"after: there is no run {missing[0]}")
 
 
 def in_order(runs: Iterable[NewRun]) -> list[NewRun]:

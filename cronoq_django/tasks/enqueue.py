@@ -16,7 +16,7 @@ from django.db import connections, transaction
 from cronoq_django import registry
 from cronoq_django.compat import task_backends
 from cronoq_django.conf import conf
-from cronoq_django.errors import Duplicate, Quarantined, translated
+from cronoq_django.errors import Duplicate, Quarantined, Unavailable, translated
 from cronoq_django.models import Run
 from cronoq_django.models.fields import dump_json
 from cronoq_django.schedules import Backoff
@@ -30,6 +30,8 @@ from cronoq_django.tasks.results import RunResult, as_result, new_result
 from cronoq_django.tasks.task import MAX_ATTEMPTS
 
 logger = logging.getLogger("cronoq")
+
+LOOKED_UP = 1000  # rows in a query: PostgreSQL takes 65,535 parameters at most
 
 _warned: set[str] = set()
 
@@ -71,7 +73,7 @@ def submit(members: Sequence[Bound]) -> list[RunResult]:
     _warn_of_another_transaction(alias)
     with translated(), nullcontext() if alone else transaction.atomic(using=alias):
         with connections[alias].cursor() as cursor:
-            submitted = submit_runs(cursor, runs, prerequisites, new=[member.id for member in members])
+            submitted = submit_runs(cursor, runs, prerequisites)
         for member in members:
             run = submitted[member.id]
             if not run.created and getattr(member.task, "on_duplicate", "return") == "raise":
@@ -81,7 +83,12 @@ def submit(members: Sequence[Bound]) -> list[RunResult]:
 
 def _results(members: Sequence[Bound], submitted: Mapping[UUID, Submitted], alias: str) -> list[RunResult]:
     there = [run.id for run in submitted.values() if not run.created]
-    rows = Run.objects.using(alias).in_bulk(there) if there else {}
+    rows: dict[UUID, Run] = {}
+    for start in range(0, len(there), LOOKED_UP):
+        some = Run.objects.using(alias).filter(pk__in=there[start : start + LOOKED_UP])
+        rows |= {row.pk: row for row in some.prefetch_related("attempt_set")}
+    if gone := set(there) - rows.keys():
+        raise Unavailable(f"the run {gone.pop()} was deleted while it was found to have the key")
     return [
         new_result(member, run.created_at)
         if run.created

@@ -70,7 +70,7 @@ def as_result(run: Run, backend: str, *, created: bool = True) -> RunResult:
             priority=run.priority,
             run_after=None,
         )
-    attempts = list(run.attempt_set.using(run._state.db).order_by("id"))
+    attempts = list(run.attempt_set.all())
     workers = [str(attempt.worker_id) for attempt in attempts]
     last_claimed = run.started_at
     if (
