@@ -24,6 +24,8 @@ LONGEST = LONGEST_DELAY
 # A text bound of ours, in characters: an error of several megabytes helps nobody and makes every page heavy.
 TEXT_LIMIT = 64_000
 
+DEEPEST = 200  # levels of JSON: what fits into this stack must fit into that of whoever reads it
+
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
@@ -50,7 +52,7 @@ def dump_json(value: Any, name: str = "value") -> str:
     come back as lists, as everywhere in Django.
     """
     try:
-        _refuse_altered(value, name)
+        _refuse_altered(value, name, DEEPEST)
         return _encode(value)
     except RecursionError:
         raise ValueError(f"{name}: nested too deeply") from None
@@ -70,8 +72,10 @@ class Unreadable(str):
     __slots__ = ()
 
 
-def _refuse_altered(value: Any, path: str) -> None:
+def _refuse_altered(value: Any, path: str, deeper: int) -> None:  # noqa: PLR0912  (one for each kind of value)
     """`json.dumps` silently turns keys into text, and so loses one of 1 and "1"."""
+    if not deeper:
+        raise ValueError(f"{path.partition('[')[0]}: nested too deeply, more than {DEEPEST} levels")
     match value:
         case Unreadable():
             raise ValueError(f"{path}: the stored JSON can't be read")
@@ -85,12 +89,12 @@ def _refuse_altered(value: Any, path: str) -> None:
                 raise ValueError(f"{path}: {value} is not a JSON number")
         case list() | tuple():
             for index, item in enumerate(value):
-                _refuse_altered(item, f"{path}[{index}]")
+                _refuse_altered(item, f"{path}[{index}]", deeper - 1)
         case dict():
             for key, item in value.items():
                 if not isinstance(key, str):
                     raise TypeError(f"{path}: the key {key!r} is {type(key).__name__}; JSON keys are text")
-                _refuse_altered(item, f"{path}[{key!r}]")
+                _refuse_altered(item, f"{path}[{key!r}]", deeper - 1)
         case _:
             raise TypeError(f"{path}: {type(value).__name__} is not a JSON value")
 

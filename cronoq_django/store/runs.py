@@ -116,6 +116,7 @@ def claim_runs(
     return sorted(claimed, key=lambda one: (-one.priority, one.id))
 
 
+MOST_ATTEMPTS = 10**9  # as many as the table counts
 MOST_SETTLED = 500  # waiting runs in one transaction: 300,000 of them took longer than a worker's statements may
 Key = tuple[UUID, int]  # a run and the claim on it
 

@@ -5,7 +5,7 @@ from datetime import datetime
 from uuid import UUID
 
 from cronoq_django import registry
-from cronoq_django.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus
+from cronoq_django.compat import TaskError, TaskResult, TaskResultDoesNotExist, TaskResultStatus, task_backends
 from cronoq_django.errors import Quarantined
 from cronoq_django.models import Run
 from cronoq_django.models.choices import OPEN, Status
@@ -62,14 +62,7 @@ def as_result(run: Run, backend: str, *, created: bool = True) -> RunResult:
     try:
         task = registry.find(run.script).task
     except Quarantined:
-        task = Task(
-            func=registry.unknown_script,
-            script=run.script,
-            backend=backend,
-            queue_name=run.pool,
-            priority=run.priority,
-            run_after=None,
-        )
+        task = _unknown(run, backend)
     attempts = list(run.attempt_set.all())
     workers = [str(attempt.worker_id) for attempt in attempts]
     last_claimed = run.started_at
@@ -108,3 +101,14 @@ def as_result(run: Run, backend: str, *, created: bool = True) -> RunResult:
     )
     object.__setattr__(result, "_return_value", run.result)
     return result
+
+
+def _unknown(run: Run, backend: str) -> Task:
+    """Stands in for a task that is not known here; its queue may have left the settings with it."""
+    queue = next(iter(task_backends[backend].queues), run.pool)
+    task = Task(
+        func=registry.unknown_script, script=run.script, backend=backend, queue_name=queue, priority=0, run_after=None
+    )
+    object.__setattr__(task, "queue_name", run.pool)
+    object.__setattr__(task, "priority", run.priority)
+    return task

@@ -16,10 +16,10 @@ from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT, clean_text
 from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
 from cronoq_django.store.records import run_id
+from cronoq_django.store.runs import MOST_ATTEMPTS
 from cronoq_django.tasks.bound import Bound
 
 MAX_ATTEMPTS = 3
-MOST_ATTEMPTS = 10**9  # as many as the table counts
 LONGEST_TAG = 500  # characters: the index takes 2,700 bytes
 
 
@@ -122,13 +122,13 @@ class Task(DjangoTask):
         if isinstance(self.priority, bool):
             raise InvalidTask("priority must be a whole number.")
         for name, longest in (("queue_name", 100), ("script", 500), ("key", TEXT_LIMIT), ("actor", 200)):
-            _check_text(name, getattr(self, name), longest)
+            _check_text("name" if name == "script" else name, getattr(self, name), longest)
         if self.timeout is not None and not self.timeout:
             raise InvalidTask("timeout must be longer than nothing.")
         if not isinstance(self.backoff, Backoff):
             raise InvalidTask(f"backoff must be a Backoff, not {self.backoff!r}.")
-        if self.key == "":
-            raise InvalidTask("key must not be empty.")
+        if self.key == "" or not self.queue_name:
+            raise InvalidTask("key and queue_name must not be empty.")
         if self.on_duplicate not in ("return", "raise"):
             raise InvalidTask(f'on_duplicate must be "return" or "raise", not {self.on_duplicate!r}.')
         if self.on not in Condition.values:

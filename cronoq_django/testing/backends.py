@@ -74,6 +74,7 @@ class DummyBackend(CronoqBackend):
             object.__setattr__(answer, "created", False)
             return answer
         result = new_result(member, clock.now())
+        _change(result, args=load_json(run.args), kwargs=load_json(run.kwargs))
         self.results.append(result)
         self._answers[member.id] = result
         if run.key is not None:

@@ -32,10 +32,12 @@ from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.models.fields import dump_json, load_json
 from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
-from cronoq_django.store.runs import ClaimedRun, Completion, Detail
+from cronoq_django.store.runs import MOST_ATTEMPTS, ClaimedRun, Completion, Detail
 from cronoq_django.tasks.context import Report, RunContext, enter
 
 logger = logging.getLogger("cronoq.worker")
+
+MOST_TOLD = 10_000  # attempts that Django's signals are told of: it wants a list with an entry for each
 
 
 class TimedOut(BaseException):
@@ -205,7 +207,7 @@ class Execution:
             kwargs=kwargs,
             backend=getattr(task, "backend", DEFAULT_TASK_BACKEND_ALIAS),
             errors=[],
-            worker_ids=[self.worker] * (self.run.attempts + 1),
+            worker_ids=[self.worker] * min(self.run.attempts + 1, MOST_TOLD),
         )
 
     def _succeeded(self, result: Any) -> Completion:
@@ -232,7 +234,7 @@ class Execution:
         attempt = self.run.attempts + 1
         timed_out = isinstance(error, TimedOut)
         outcome = Outcome.TIMED_OUT if timed_out else Outcome.FAILED
-        if attempt >= self.run.max_attempts or not self._is_retried(error):
+        if attempt >= min(self.run.max_attempts, MOST_ATTEMPTS) or not self._is_retried(error):
             return self._ended(error, outcome, Status.FAILED, Reason.TIMEOUT if timed_out else Reason.ERROR)
         delay = error.after if isinstance(error, Retry) and error.after is not None else self._backoff().delay(attempt)
         return self._ended(error, outcome, Status.QUEUED, "", delay=delay)
@@ -249,7 +251,7 @@ class Execution:
     def _backoff(self) -> Backoff:
         try:
             return Backoff.load(self.run.backoff)
-        except ValueError:
+        except (ValueError, RecursionError):
             return Backoff()  # a broken policy, put in by SQL, must not cost the run its retry
 
     def _ended(

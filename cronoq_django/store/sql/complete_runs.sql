@@ -27,7 +27,7 @@ WITH given AS (
     UPDATE cronoq_run AS run
     SET status = ended.status,
         reason = ended.reason,
-        attempts = run.attempts + ended.counts::int,
+        attempts = least(run.attempts + ended.counts::int, 1000000000),  -- as many as the table takes
         result = ended.result::json,
         error = ended.error,
         claim = NULL,

@@ -16,14 +16,14 @@ WITH expired AS MATERIALIZED (
 ), decided AS (
     SELECT expired.*,
            CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
-                WHEN started_at IS NOT NULL AND attempts + 1 >= max_attempts THEN 'failed'
+                WHEN started_at IS NOT NULL AND attempts + 1 >= least(max_attempts, 1000000000) THEN 'failed'
                 ELSE 'queued' END AS status
     FROM expired
 ), changed AS (
     UPDATE cronoq_run AS run
     SET status = decided.status,
         reason = CASE decided.status WHEN 'cancelled' THEN 'requested' WHEN 'failed' THEN 'lost' ELSE '' END,
-        attempts = run.attempts + (run.started_at IS NOT NULL)::int,
+        attempts = least(run.attempts + (run.started_at IS NOT NULL)::int, 1000000000),
         error = CASE decided.status WHEN 'failed' THEN 'The worker was lost.' ELSE '' END,
         claim = NULL,
         lease_expires_at = NULL,
