@@ -125,7 +125,8 @@ class RunLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         run = _current.get()
-        if run is not None and record.levelno >= logging.INFO:
+        # The framework logs the begin of each run, which would give a row to those that say nothing.
+        if run is not None and record.levelno >= logging.INFO and record.name not in ("django.tasks", "django_tasks"):
             try:
                 run.report.write(self.format(record))
             except Exception:  # as handlers do: what is logged must not fail the run
