@@ -196,17 +196,22 @@ def take_back_from(cursor: Cursor, worker: UUID, *, limit: int = 1000) -> dict[U
     return _taken_back(cursor, rows)
 
 
-def settle_after(cursor: Cursor, ended: Sequence[UUID], *, now: datetime | None = None) -> None:
-    """See to what waits for runs that have ended, or end in this transaction."""
-    if ended and (rows := run(cursor, "lock_dependants", prerequisites=ended, limit=MOST_SETTLED, now=now)):
+def settle_after(cursor: Cursor, ended: Sequence[UUID], *, now: datetime | None = None) -> int:
+    """See to what waits for runs that have ended, or end in this transaction; how many were looked at."""
+    if not ended:
+        return 0
+    rows = run(cursor, "lock_dependants", prerequisites=ended, limit=MOST_SETTLED, now=now)
+    if rows:
         run(cursor, "settle_runs", prerequisites=ended, ids=[row[0] for row in rows], now=now)
+    return len(rows)
 
 
 def settle(tx: Cursor, *, limit: int, now: datetime | None = None) -> int:
-    """See to what waits for the prerequisites of the outbox; how many of these, but for those that are put back."""
+    """See to what waits for the prerequisites of the outbox; how many of these, but for those that are put back; at
+    least `limit` if there is more to do at once."""
     taken, again, ended = run(tx, "take_unsettled", limit=limit)[0]
-    settle_after(tx, ended, now=now)
-    return int(taken - again)
+    is_full = settle_after(tx, ended, now=now) >= MOST_SETTLED
+    return max(int(taken - again), limit if is_full else 0)
 
 
 def expire(tx: Cursor, *, limit: int, now: datetime | None = None) -> list[UUID]:
