@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 REPEATS = 200
 PATIENT = {"lock_timeout": "30s", "statement_timeout": "30s"}  # for who is to wait until another lets go
-HURRIED = {"lock_timeout": "1ms", "statement_timeout": "30s"}  # for who must not wait for anybody
+HURRIED = {"lock_timeout": "200ms", "statement_timeout": "30s"}  # for who must not wait for anybody
 CONDITIONS = ("success", "failure", "any")
 
 WITNESS = """
