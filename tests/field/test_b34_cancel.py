@@ -419,7 +419,7 @@ def test_b34_running_work_is_stopped_where_it_can_be(
         assert (name, became(run)) == (name, ["running", ends])
         if name != "c":
             assert ended.finished_at is not None
-            assert ended.finished_at - asked < timedelta(seconds=3), name
+            assert ended.finished_at - asked < timedelta(seconds=10), name
         if ended.key:
             assert tasks.add.using(key=ended.key, queue_name="later").enqueue(1).created
     assert paths["c"].read_text().count("ended") == 0  # interrupted as soon as the call was over
@@ -450,7 +450,7 @@ def test_b34_a_worker_killed_just_after_the_request_gets_no_successor(
         fleet.worker("--pool", "default=1")
     else:
         os.kill(int(path.read_text().split()[0]), signal.SIGKILL)
-    wait_until(lambda: row(run).finished_at, seconds=15)
+    wait_until(lambda: row(run).finished_at, seconds=60)
     ended = row(run)
     assert (ended.status, ended.reason, ended.attempts) == (Status.CANCELLED, Reason.REQUESTED, 1)
     assert Attempt.objects.get(run=ended.pk).outcome == Outcome.LOST
