@@ -53,19 +53,20 @@ def cancel_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = Non
     """
     alias, by = alias_of(using), f"Cancelled by {actor}." if actor else ""
     cancelled, left = 0, list(set(ids))
+    asked: set[UUID] = set()  # also those that have ended by it meanwhile
     for attempt in range(TRIES):
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
             cancelled += len(cancel_waiting(cursor, ids=left, error=by, limit=len(left)))
         with transaction.atomic(using=alias), connections[alias].cursor() as cursor:
-            request_cancel(cursor, left)
+            asked |= set(request_cancel(cursor, left))
         rows = Run.objects.using(alias).filter(pk__in=ids, finished_at=None).values_list("pk", "cancel_requested_at")
         left = [pk for pk, asked_at in rows if asked_at is None]
-        requested = len(rows) - len(left)
+        asked |= {pk for pk, asked_at in rows if asked_at is not None}
         if not left:
             break
         if attempt < TRIES - 1:
             time.sleep(PAUSE)
-    return Cancelled(cancelled, requested, len(set(ids)) - cancelled - requested - len(left), len(left))
+    return Cancelled(cancelled, len(asked), len(set(ids)) - cancelled - len(asked) - len(left), len(left))
 
 
 def retry_runs(ids: Sequence[UUID], *, actor: str = "", using: str | None = None) -> dict[UUID, UUID]:
