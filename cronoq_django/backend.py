@@ -36,12 +36,16 @@ class CronoqBackend(BaseTaskBackend):
 
     def enqueue_many(self, members: Sequence[Bound]) -> list[RunResult]:
         """Insert the runs of bound tasks; `task_enqueued` is sent for the new ones when they are committed."""
-        for task in {id(member.task): member.task for member in members}.values():
-            self.validate_task(task)
+        self.validate(members)
         results = submit(members)
         new = tuple(result for result in results if result.created)  # the list is the caller's from now on
         transaction.on_commit(lambda: self._tell(new), using=conf().database)
         return results
+
+    def validate(self, members: Sequence[Bound]) -> None:
+        """Look at each task once. Raises InvalidTask."""
+        for task in {id(member.task): member.task for member in members}.values():
+            self.validate_task(task)
 
     def _tell(self, results: Sequence[Any]) -> None:
         for result in results:

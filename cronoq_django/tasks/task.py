@@ -119,7 +119,7 @@ class Task(DjangoTask):
             raise InvalidTask("max_attempts must be a whole number.")
         if not 1 <= self.max_attempts <= MOST_ATTEMPTS:
             raise InvalidTask(f"max_attempts must be from 1 to {MOST_ATTEMPTS:,}.")
-        if isinstance(self.priority, bool):
+        if isinstance(self.priority, bool) or not isinstance(self.priority, int | float):
             raise InvalidTask("priority must be a whole number.")
         for name, longest in (("queue_name", 100), ("script", 500), ("key", TEXT_LIMIT), ("actor", 200)):
             _check_text("name" if name == "script" else name, getattr(self, name), longest)
@@ -137,12 +137,9 @@ class Task(DjangoTask):
             _duration("expires", self.expires)
         elif self.expires is not None and not _is_moment(self.expires):
             raise InvalidTask("expires must be an aware datetime or a timedelta.")
-        if (
-            isinstance(self.run_after, datetime)
-            and timezone.is_aware(self.run_after)
-            and not _is_moment(self.run_after)
-        ):
-            raise InvalidTask(f"run_after must lie between the years {EARLIEST.year} and {LATEST.year}.")
+        if self.run_after is not None and not _is_moment(self.run_after):
+            years = f"between the years {EARLIEST.year} and {LATEST.year}"
+            raise InvalidTask(f"run_after must be an aware datetime {years}, or a timedelta.")
 
     def using(self, **options: Unpack[RunOptions]) -> Self:  # type: ignore[override]
         """A copy with other options: see `Options` and `RunOptions`. None leaves one as it is. Raises InvalidTask."""
@@ -190,8 +187,8 @@ def _is_moment(value: Any) -> bool:
 
 
 def _texts(name: str, values: Any) -> tuple[str, ...]:
-    values = () if values is None else values
-    if isinstance(values, str) or not all(isinstance(value, str) and value for value in values):
+    is_list = isinstance(values, list | tuple | set | frozenset)
+    if not is_list or not all(isinstance(value, str) and value for value in values):
         raise InvalidTask(f"{name} must be a list of texts that are not empty.")
     for value in values:
         _check_text(name, value, LONGEST_TAG)
@@ -216,7 +213,7 @@ def _after(delay: timedelta) -> datetime:
 
 
 def _exceptions(name: str, values: Any) -> tuple[type[BaseException], ...]:
-    classes: tuple[Any, ...] = (values,) if isinstance(values, type) else tuple(values)
+    classes: tuple[Any, ...] = tuple(values) if isinstance(values, list | tuple) else (values,)
     if not all(isinstance(value, type) and issubclass(value, BaseException) for value in classes):
         raise InvalidTask(f"{name} must be exception classes.")
     return classes

@@ -4,6 +4,7 @@ Results live as long as the thread's backend, or until `clear()`.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from datetime import timedelta
 from graphlib import TopologicalSorter
 from typing import Any
@@ -46,8 +47,7 @@ class DummyBackend(CronoqBackend):
 
     def enqueue_many(self, members: Sequence[Bound]) -> list[RunResult]:
         """Take bound tasks, all or none."""
-        for task in {id(member.task): member.task for member in members}.values():
-            self.validate_task(task)
+        self.validate(members)
         refuse_cycle(members)
         runs = {run.id: run for run in new_runs(members)}
         known = self._answers.keys() | runs.keys()
@@ -68,10 +68,8 @@ class DummyBackend(CronoqBackend):
     def _take(self, member: Bound, run: NewRun) -> RunResult:
         if (there := self._answers.get(member.id) or self._holder(member)) is not None:
             self._answers[member.id] = there
-            answer = new_result(member, there.enqueued_at or clock.now())
-            for name in RunResult.__dataclass_fields__:
-                object.__setattr__(answer, name, getattr(there, name))
-            object.__setattr__(answer, "created", False)
+            answer = copy(there)
+            _change(answer, created=False)
             return answer
         result = new_result(member, clock.now())
         _change(result, args=load_json(run.args), kwargs=load_json(run.kwargs))

@@ -189,7 +189,8 @@ class Child:
         for execution, completion in batch:
             try:
                 with transaction(session) as cursor:
-                    write_details(cursor, [detail for _, detail in self._news([(execution, completion)])])
+                    if (detail := execution.detail()) is not None:
+                        write_details(cursor, [detail])
                     completed = complete_runs(cursor, [completion])
             except psycopg.Error as error:
                 with transaction(session) as cursor:

@@ -352,6 +352,10 @@ def test_the_same_bound_task_is_one_run() -> None:
         ("queue_name", "mail\0"),
         ("run_after", timedelta(days=3_000_000)),
         ("run_after", timedelta.min),
+        ("run_after", "tomorrow"),
+        ("run_after", 60),
+        ("priority", "high"),
+        ("tags", 7),
         ("run_after", datetime(9999, 1, 1, tzinfo=UTC)),
     ],
 )
