@@ -59,12 +59,12 @@ class Process:
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
 
-    def stop(self, seconds: float = 20) -> int:
+    def stop(self, seconds: float = 60) -> int:
         """SIGTERM; the exit code."""
         self.signal(signal.SIGTERM)
         return self._process.wait(seconds)
 
-    def wait(self, seconds: float = 20) -> int:
+    def wait(self, seconds: float = 60) -> int:
         return self._process.wait(seconds)
 
     @property

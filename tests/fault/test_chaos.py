@@ -82,7 +82,7 @@ def test_two_minutes_of_chaos_leave_no_slot_out_and_none_twice(
         for n, when in enumerate(SCHEDULES)
     ]
     chaos = Chaos(fleet, seed)
-    wait_until(lambda: Run.objects.filter(trigger="slot").exists(), seconds=30)
+    wait_until(lambda: Run.objects.filter(trigger="slot").exists())
     with late_writes() as late:
         begun = time.monotonic()
         blow = begun
@@ -95,7 +95,7 @@ def test_two_minutes_of_chaos_leave_no_slot_out_and_none_twice(
             time.sleep(0.05)  # the clock is what is awaited
         chaos.thaw(every=True)
         ended_at = clock()
-        wait_until(lambda: settled(chaos, ended_at), seconds=40, what="one leads, four stand by, nothing is due")
+        wait_until(lambda: settled(chaos, ended_at), what="one leads, four stand by, nothing is due")
         assert late() == []
     said = f"{len(chaos.killed)} killed, {chaos.frozen} frozen, {epoch()} epochs, {Run.objects.count()} runs"
     print(said)

@@ -73,7 +73,7 @@ def test_workers_whose_clocks_differ_take_nothing_from_each_other(
     long = [tasks.sleep_async.enqueue(5.0) for _ in range(4)]  # longer than two leases
     later = [tasks.add.using(run_after=timezone.now() + 2 * SECOND).enqueue(1) for _ in range(4)]
     ids = [result.id for result in (*long, *later)]
-    wait_until(lambda: not Run.objects.filter(pk__in=ids, finished_at=None).exists(), seconds=20)
+    wait_until(lambda: not Run.objects.filter(pk__in=ids, finished_at=None).exists())
     found = Run.objects.filter(pk__in=ids)
     assert {(run.status, run.attempts) for run in found} == {("succeeded", 1)}
     assert not Attempt.objects.exists()

@@ -37,7 +37,7 @@ def test_two_clusters_under_load_have_disjoint_rows(fleet: Fleet, wait_until: Ca
             with connections[alias].cursor() as cursor:
                 insert_runs(cursor, [NewRun(script="tests.tasks.add", args="[1]", actor=alias) for _ in range(1000)])
         for alias in aliases:
-            wait_until(partial(succeeded, alias, 1000, actor=alias), seconds=30)
+            wait_until(partial(succeeded, alias, 1000, actor=alias))
             wait_until(partial(succeeded, alias, 3, job_name=f"of-{alias}"))
         for alias in aliases:
             runs = Run.objects.using(alias)

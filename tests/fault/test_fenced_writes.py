@@ -118,7 +118,7 @@ def test_no_stage_writes_outside_a_fenced_transaction(
     plant_work()
     every_second()
     leader = fleet.leader(PGAPPNAME=LEADERS_OWN, CRONOQ_LEASE="1")
-    wait_until(lambda: Run.objects.filter(trigger="slot").exists(), seconds=20)
+    wait_until(lambda: Run.objects.filter(trigger="slot").exists())
     deleted = upsert_job("deleted", script="tests.tasks.add", args=[1], kind="every", every=SECOND, overlap="allow")
     wait_until(lambda: Run.objects.filter(job=deleted).exists())
     deleted.delete()

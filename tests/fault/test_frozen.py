@@ -51,7 +51,7 @@ def test_a_frozen_leader_is_replaced_and_writes_nothing_when_it_wakes(
     took = []
     with late_writes() as late:
         for before in range(1, TIMES + 1):
-            leader = wait_until(partial(ready, fleet, before), seconds=20, what="one leads and fires, one stands by")
+            leader = wait_until(partial(ready, fleet, before), what="one leads and fires, one stands by")
             said = len(leader.output)
             with locked_runs(when != "idle") as let_go:
                 frozen_at = freeze(leader, wait_until, is_idle if when == "idle" else is_stuck)

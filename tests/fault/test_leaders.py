@@ -73,7 +73,7 @@ def test_tables_that_a_deploy_changes_under_it_do_not_end_a_leader(
         cursor.execute("ALTER TABLE cronoq_job_state RENAME COLUMN renamed TO explanation")
         cursor.execute("ALTER TABLE cronoq_leader RENAME COLUMN renamed TO renewed_at")
     mended_at = timezone.now()
-    wait_until(lambda: fired_since(mended_at) >= 2, seconds=15)
+    wait_until(lambda: fired_since(mended_at) >= 2)
     assert leader.stop() == 0
 
 

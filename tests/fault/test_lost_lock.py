@@ -175,9 +175,9 @@ def test_a_late_write_would_be_seen(transactional_db: None) -> None:
 def leader_and_standby(fleet: Fleet, wait_until: Callable[..., Any]) -> tuple[Process, Process]:
     """Two processes: one that leads and has fired, and one that stands by."""
     first = fleet.leader()
-    wait_until(lambda: Run.objects.filter(trigger="slot").exists(), seconds=20)
+    wait_until(lambda: Run.objects.filter(trigger="slot").exists())
     second, begun_at = fleet.leader(), clock()
-    wait_until(partial(stands_by, second, begun_at), seconds=20)
+    wait_until(partial(stands_by, second, begun_at))
     assert epoch() == 1
     return first, second
 

@@ -86,7 +86,7 @@ def test_a_leader_in_the_dark_is_replaced_and_comes_back(
         seconds=2 * TTL - effort.seconds,
         what="the leader notices",
     )
-    wait_until(lambda: fired(2, slot_after=black_at + 15 * SECOND), seconds=20, what="15 s of darkness pass")
+    wait_until(lambda: fired(2, slot_after=black_at + 15 * SECOND), what="15 s of darkness pass")
     assert first.is_alive
     assert effort.attempts <= 2
     assert effort.cpu < 0.2
@@ -134,7 +134,7 @@ def test_a_leader_in_the_dark_can_be_stopped(
         black_at = time.monotonic()
         wait_until(lambda: proxy.attempts_since(black_at), seconds=2 * TTL + 2)
     leader.signal(signal.SIGTERM)
-    assert leader.wait(10) == 0
+    assert leader.wait(30) == 0
 
 
 @pytest.mark.parametrize("command", ["cronoq_worker", "cronoq_leader"])
@@ -147,7 +147,7 @@ def test_a_worker_in_the_dark_can_be_stopped(
     proxy.go_black()
     wait_until(lambda: Worker.objects.filter(last_heartbeat_at__lt=timezone.now() - 2 * SECOND).exists())
     process.signal(signal.SIGTERM)
-    assert process.wait(15) == 0
+    assert process.wait(45) == 0
 
 
 def test_a_worker_in_the_dark_works_again(fleet: Fleet, wait_until: Callable[..., Any], proxy: TcpProxy) -> None:
@@ -157,7 +157,7 @@ def test_a_worker_in_the_dark_works_again(fleet: Fleet, wait_until: Callable[...
     proxy.go_black()
     wait_until(lambda: Worker.objects.filter(last_heartbeat_at__lt=timezone.now() - 2 * SECOND).exists())
     proxy.serve_again()
-    wait_until(finished(tasks.add.enqueue(1)), seconds=20)
+    wait_until(finished(tasks.add.enqueue(1)))
 
 
 def fired(epoch: int, *, slot_after: datetime) -> bool:

@@ -44,11 +44,11 @@ def test_planted_rows_show_their_reason_and_the_rest_recovers_at_once(
     jobs = every_second(30)
     results = [tasks.add.enqueue(n) for n in range(30)]
     fleet.leader()
-    wait_until(lambda: Run.objects.filter(job__in=jobs).values("job").distinct().count() == 30, seconds=20)
+    wait_until(lambda: Run.objects.filter(job__in=jobs).values("job").distinct().count() == 30)
     term = LeaderTerm.objects.get()
     for job in jobs:
         first = Run.objects.filter(job=job).earliest("created_at")
-        assert first.created_at - term.from_at < 3 * SECOND
+        assert first.created_at - term.from_at < 10 * SECOND
     wait_until(lambda: Run.objects.get(pk=bad_run).finished_at, what="the leader ends the run, without any worker")
     run = Run.objects.get(pk=bad_run)
     assert (run.status, run.reason, run.attempts) == (Status.FAILED, Reason.QUARANTINED, 0)
@@ -60,7 +60,7 @@ def test_planted_rows_show_their_reason_and_the_rest_recovers_at_once(
     assert not Run.objects.filter(job_name__in=bad).exists()
     fleet.worker()
     ids = [result.id for result in results]
-    wait_until(lambda: Run.objects.filter(pk__in=ids, status="succeeded").count() == 30, seconds=20)
+    wait_until(lambda: Run.objects.filter(pk__in=ids, status="succeeded").count() == 30)
     assert epoch() == 1
     assert_one_run_a_slot(jobs)
 
@@ -72,7 +72,7 @@ def test_a_zone_that_is_spoilt_under_the_leader_stops_its_job_alone_until_it_is_
     good = every_second(49)
     spoilt = upsert_job("spoilt", script="tests.tasks.add", args=[1], kind="cron", cron=SECONDLY, overlap="allow")
     leader = fleet.leader()
-    wait_until(lambda: Run.objects.filter(job__in=[*good, spoilt]).values("job").distinct().count() == 50, seconds=20)
+    wait_until(lambda: Run.objects.filter(job__in=[*good, spoilt]).values("job").distinct().count() == 50)
     set_zone(spoilt, WITHDRAWN)
     wait_until(lambda: JobState.objects.get(job=spoilt).error, what="it is set aside")
     assert WITHDRAWN in JobState.objects.get(job=spoilt).error
@@ -105,7 +105,7 @@ def test_stages_that_fail_leave_the_others_running_and_say_why(fleet: Fleet, wai
     try:
         with trigger_on_reclaim(f"IF NEW.id = '{refused}' THEN RAISE division_by_zero; END IF"):
             leader = fleet.leader()
-            wait_until(lambda: errors_of_stages().keys() >= {"prune", "rescue"}, seconds=20)
+            wait_until(lambda: errors_of_stages().keys() >= {"prune", "rescue"})
             failed_at = clock()
             wait_until(lambda: fired_since(failed_at) >= 9)
             errors = errors_of_stages()
@@ -140,7 +140,7 @@ def test_fifty_lost_runs_are_all_taken_back_although_the_tenth_fails_once(
     once = f"IF NEW.id = '{sorted(runs)[9]}' AND nextval('planted') = 1 THEN {trouble}; END IF"
     with trigger_on_reclaim(once):
         leader = fleet.leader()
-        wait_until(lambda: not Run.objects.filter(pk__in=runs, status="running").exists(), seconds=30)
+        wait_until(lambda: not Run.objects.filter(pk__in=runs, status="running").exists())
         with connection.cursor() as cursor:
             cursor.execute("SELECT last_value FROM planted")
             assert cursor.fetchone()[0] == 2  # the sweep after
@@ -179,9 +179,9 @@ def test_ninety_days_of_missed_minutes_do_not_cost_the_leadership(fleet: Fleet, 
         silences.extend(clock() - at for at in Leader.objects.values_list("renewed_at", flat=True))
         return not JobState.objects.filter(job__in=jobs, next_run_at__lt=clock() - 2 * SECOND).exists()
 
-    wait_until(is_done, seconds=60, what="all have fired what they had missed")
+    wait_until(is_done, what="all have fired what they had missed")
     assert epoch() == 1
-    assert max(silences) < 3 * SECOND
+    assert max(silences) < 10 * SECOND
     assert JobState.objects.filter(job__in=jobs, error="", missed_count=10_000).count() == 20
     fired = Run.objects.filter(trigger="slot", status="queued")
     for job in jobs:

@@ -92,7 +92,7 @@ def test_with_an_address_of_its_own_it_leads(
     pooler = pgbouncer(size=6)
     with Crowd(pooler) if busy else nullcontext():
         leader = fleet.leader("--pool", "default=2", DATABASE_URL=pooler.url, CRONOQ_LEADER_DSN=server.app_dsn)
-        wait_until(lambda: runs(server, "trigger = 'slot' AND status = 'succeeded'") >= 3, seconds=20)
+        wait_until(lambda: runs(server, "trigger = 'slot' AND status = 'succeeded'") >= 3)
         assert locks(server) == 1
         assert leader.stop() == 0
     assert locks(server) == 0
@@ -107,7 +107,7 @@ def test_a_worker_works_by_polling(
     pooler = pgbouncer(size=6)
     with Crowd(pooler) if busy else nullcontext():
         worker = fleet.worker(DATABASE_URL=pooler.url)
-        wait_until(lambda: "poll" in worker.output, seconds=20)
+        wait_until(lambda: "poll" in worker.output)
         enqueue = "from tests import tasks; [tasks.add.enqueue(n) for n in range(20)]"
         shell = fleet.command("shell", "-c", enqueue, DATABASE_URL=pooler.url)
         assert shell.wait() == 0, shell.output
@@ -155,7 +155,7 @@ def test_in_session_mode_a_leader_leads(
     add_job(server)
     pooler = pgbouncer(mode="session", size=10)
     leader = fleet.leader("--pool", "default=2", DATABASE_URL=pooler.url)
-    wait_until(lambda: runs(server, "trigger = 'slot' AND status = 'succeeded'") >= 3, seconds=20)
+    wait_until(lambda: runs(server, "trigger = 'slot' AND status = 'succeeded'") >= 3)
     assert locks(server) == 1
     assert leader.stop() == 0
     assert locks(server) == 0
@@ -174,4 +174,4 @@ def test_the_next_leader_leads_when_the_pooler_keeps_its_connections(
     killed_at = time.monotonic()
     fleet.leader(DATABASE_URL=pooler.url)
     wait_until(lambda: server.value("SELECT epoch FROM cronoq_leader") == 2)
-    assert time.monotonic() - killed_at < 10
+    assert time.monotonic() - killed_at < 30

@@ -71,6 +71,6 @@ def test_old_and_new_code_do_not_take_turns(
     again = fleet.leader(**new)  # the deploy goes on
     wait_until(lambda: standing_by(again))
     second_old.stop()
-    wait_until(lambda: Job.objects.get(name="only in the new").enabled, seconds=20)
-    wait_until(lambda: not Job.objects.get(name="only in the old").enabled, seconds=30)
+    wait_until(lambda: Job.objects.get(name="only in the new").enabled)
+    wait_until(lambda: not Job.objects.get(name="only in the old").enabled)
     assert list_revisions(report.pk).count() == 2

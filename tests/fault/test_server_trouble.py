@@ -124,7 +124,7 @@ def test_a_leader_lives_through(
 ) -> None:
     add_jobs(server)
     leader = fleet.leader("--pool", "default=2", DATABASE_URL=proxy.url)
-    wait_until(lambda: count(server, "status = 'succeeded'") >= 2, seconds=20)
+    wait_until(lambda: count(server, "status = 'succeeded'") >= 2)
 
     effort = Effort(leader.pid, proxy)
     TROUBLES[trouble](server)
@@ -201,7 +201,7 @@ def test_a_limit_for_idle_sessions_ends_no_term(
     server.query("ALTER ROLE app SET idle_session_timeout = '2s'")
     add_jobs(server)
     leader = fleet.leader("--pool", "default=2", DATABASE_URL=server.app_url, CRONOQ_LEASE="30", CRONOQ_LEADER_TTL="10")
-    wait_until(lambda: count(server, "status = 'succeeded'") >= 2, seconds=20)
+    wait_until(lambda: count(server, "status = 'succeeded'") >= 2)
     begun = server.value("SELECT clock_timestamp()")
     wait_until(
         lambda: count(server, "scheduled_for > %s + interval '10 s' AND finished_at IS NOT NULL", begun), seconds=15
@@ -219,7 +219,7 @@ def test_connections_of_limited_age_end_no_term(
     add_jobs(server, script="tests.tasks.surroundings", args="[]")
     url = f"{server.app_url}&conn_max_age=2&conn_health_checks=true"
     leader = fleet.leader("--pool", "default=2", DATABASE_URL=url)
-    wait_until(lambda: count(server, "status = 'succeeded'") >= 2, seconds=20)
+    wait_until(lambda: count(server, "status = 'succeeded'") >= 2)
     begun = server.value("SELECT clock_timestamp()")
     wait_until(
         lambda: count(server, "scheduled_for > %s + interval '12 s' AND finished_at IS NOT NULL", begun), seconds=15

@@ -127,7 +127,7 @@ def test_what_killed_submitters_told_of_is_there_once_and_all_else_is_whole(wait
         submitters += running
         try:
             for submitter in running:
-                assert submitter.is_ready.wait(timeout=30)
+                assert submitter.is_ready.wait(timeout=60)
             for submitter in running:
                 time.sleep(random.uniform(0, 0.25))  # the moment is to be any
                 submitter.kill()

@@ -54,7 +54,7 @@ def test_all_kinds_of_endings(fleet: Fleet, wait_until: Callable[..., Any], tmp_
         "unstorable": (tasks.unstorable.enqueue(), "failed", "unstorable", None),
         "retry": (tasks.retry_after.using(max_attempts=2).enqueue(0.1), "failed", "error", None),
     }
-    wait_until(finished(*(case[0] for case in cases.values())), seconds=20)
+    wait_until(finished(*(case[0] for case in cases.values())))
     for name, (result, status, reason, value) in cases.items():
         run = Run.objects.get(pk=result.id)
         assert (name, run.status, run.reason, run.result) == (name, status, reason, value), run.error
@@ -82,7 +82,7 @@ def test_a_run_whose_worker_is_killed_is_retried_by_another(
     first_owner = Run.objects.get(pk=result.id).worker_id
     first.kill()  # supervisor and all
     fleet.worker()
-    wait_until(finished(result), seconds=20)
+    wait_until(finished(result))
     run = Run.objects.get(pk=result.id)
     assert (run.status, run.result, run.attempts) == (Status.SUCCEEDED, "held", 2)
     first_attempt, second_attempt = Attempt.objects.filter(run=run).order_by("id")
@@ -117,7 +117,7 @@ def test_a_poison_run_ends_as_lost_after_its_attempts(fleet: Fleet, wait_until: 
     """A task that exhausts memory killed worker after worker for 17 hours, because a crash was no attempt."""
     fleet.worker("--pool", "default=1")
     result = tasks.leave_a_mess.using(max_attempts=2).enqueue("kill")
-    wait_until(finished(result), seconds=30)
+    wait_until(finished(result))
     run = Run.objects.get(pk=result.id)
     assert (run.status, run.reason, run.attempts) == (Status.FAILED, Reason.LOST, 2)
 
@@ -265,7 +265,7 @@ def test_an_outcome_that_the_database_refuses_costs_no_other_its_own(
 def test_a_task_that_asks_for_nonsense_fails_instead_of_staying(fleet: Fleet, wait_until: Callable[..., Any]) -> None:
     fleet.worker()
     results = [tasks.snooze_for.enqueue(value) for value in (-1, 1e18, "soon", None)]
-    wait_until(finished(*results), seconds=20)
+    wait_until(finished(*results))
     assert {status_of(result) for result in results} == {Status.FAILED}
 
 
@@ -280,7 +280,7 @@ def test_a_locked_worker_row_does_not_cost_the_worker_its_leases(
     console = connect("default", name="console")
     with session_transaction(console) as cursor:
         cursor.execute("SELECT FROM cronoq_worker FOR UPDATE")
-        wait_until(finished(result), seconds=15)
+        wait_until(finished(result))
     console.close()
     assert len(lines(tmp_path / "held")) == 2
     assert Run.objects.get(pk=result.id).attempts == 1
@@ -299,7 +299,7 @@ def test_tables_that_a_deploy_changes_under_it_do_not_cost_a_worker_its_runs(
     wait_until(lambda: "UndefinedColumn" in worker.output)
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE cronoq_run RENAME COLUMN renamed TO lease_expires_at")
-    wait_until(finished(result), seconds=15)
+    wait_until(finished(result))
     assert len(lines(tmp_path / "held")) == 2
     run = Run.objects.get(pk=result.id)
     assert (run.status, run.attempts) == (Status.SUCCEEDED, 1)
@@ -359,7 +359,7 @@ def test_an_outage_longer_than_the_leases_costs_no_run_its_worker(
         admin.execute(f"ALTER DATABASE {name} WITH ALLOW_CONNECTIONS true")
         with psycopg.connect(**server, dbname=name, autocommit=True) as session:
             ended = "SELECT count(*) FROM cronoq_run WHERE status = 'succeeded' AND attempts = 1"
-            wait_until(lambda: session.execute(ended).fetchone() == (3,), seconds=20)
+            wait_until(lambda: session.execute(ended).fetchone() == (3,))
         assert len(lines(tmp_path / "held")) == 6  # each begun once and ended once
         for process in fleet.processes:
             process.kill()

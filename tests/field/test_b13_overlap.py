@@ -44,7 +44,7 @@ def test_b13_slots_that_find_it_running_are_recorded_as_skipped(fleet: Fleet, wa
     job("sleep_async", 2.5)
     fleet.leader()
     fleet.worker()
-    wait_until(lambda: len(slots(status="succeeded")) >= 2, seconds=20)
+    wait_until(lambda: len(slots(status="succeeded")) >= 2)
     skipped = slots(status="skipped")
     assert len(skipped) >= 2
     assert {(run.reason, run.error) for run in skipped} == {("overlap", "1 unfinished, concurrency=1 (overlap=skip)")}
@@ -57,9 +57,9 @@ def test_b13_a_hung_run_is_ended_by_its_timeout_and_the_next_slot_runs(
     job("never_return", timeout=3 * SECOND)
     fleet.leader()
     fleet.worker()
-    first, second = wait_until(lambda: len(found := slots(reason="timeout")) >= 2 and found[:2], seconds=25)
-    assert first.finished_at - first.started_at < 5 * SECOND
-    assert second.scheduled_for - first.finished_at < 2 * SECOND
+    first, second = wait_until(lambda: len(found := slots(reason="timeout")) >= 2 and found[:2])
+    assert first.finished_at - first.started_at < 10 * SECOND
+    assert second.scheduled_for - first.finished_at < 10 * SECOND
     assert_never_two_at_once()
 
 
@@ -73,7 +73,7 @@ def test_b13_a_killed_workers_run_makes_room_within_the_lease(fleet: Fleet, wait
     fleet.worker()
     wait_until(lambda: slots(reason="lost"), what="it is lost with its worker")
     wait_until(lambda: slots(status="running"), what="the next slot runs")
-    assert timezone.now() - killed_at < 10 * SECOND  # the lease, 3 s, two rescues, and a slot
+    assert timezone.now() - killed_at < 20 * SECOND  # the lease, 3 s, two rescues, and a slot; a new worker's start
     assert Attempt.objects.get(run=running.pk).outcome == "lost"
 
 
@@ -86,7 +86,7 @@ def test_b13_a_frozen_workers_attempt_changes_nothing_when_it_wakes(
     (running,) = wait_until(lambda: slots(status="running", started_at__isnull=False))
     frozen.signal_all(signal.SIGSTOP)
     fleet.worker()
-    wait_until(lambda: slots(status="succeeded"), seconds=20)
+    wait_until(lambda: slots(status="succeeded"))
     (after,) = slots()
     frozen.signal_all(signal.SIGCONT)
     wait_until(lambda: "was refused" in frozen.output, what="it says that its outcome was refused")

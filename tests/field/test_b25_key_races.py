@@ -55,7 +55,7 @@ class Caller:
         return self._thread.submit(function, *arguments)
 
     def do(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self.start(function, *arguments).result(timeout=30)
+        return self.start(function, *arguments).result(timeout=60)
 
     def begin(self, isolation: str = "READ COMMITTED") -> None:
         def begin() -> None:
@@ -156,7 +156,7 @@ def test_b25_the_second_gets_a_run_of_its_own_when_the_first_rolls_back(
     wait_until(lambda: second.is_waiting)
     assert not answer.done()
     first.roll_back()
-    result = answer.result(timeout=10)
+    result = answer.result(timeout=60)
     second.do(note, "after")
     second.commit()
     assert result.created
@@ -176,7 +176,7 @@ def test_b25_the_second_is_given_the_firsts_run_when_that_commits(
     answer = second.start(keyed.enqueue, 2)
     wait_until(lambda: second.is_waiting)
     first.commit()
-    result = answer.result(timeout=10)
+    result = answer.result(timeout=60)
     second.do(note, "after")
     second.commit()
     assert (result.id, result.created, result.args) == (there.id, False, [1])
@@ -197,7 +197,7 @@ def test_b25_who_wants_to_be_told_is_told_and_goes_on(
     wait_until(lambda: second.is_waiting)
     first.commit()
     with pytest.raises(Duplicate) as refusal:
-        answer.result(timeout=10)
+        answer.result(timeout=60)
     second.do(note, "after")
     second.commit()
     assert refusal.value.run == UUID(there.id)
@@ -215,7 +215,7 @@ def test_b25_the_second_goes_on_when_the_firsts_session_is_cut(
     wait_until(lambda: second.is_waiting)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s)", [first.pid])
-    result = answer.result(timeout=10)
+    result = answer.result(timeout=60)
     assert result.created
     assert runs() == [result.id]
     with pytest.raises(Exception, match=r"terminat|closed"):
@@ -253,7 +253,7 @@ def at_once(functions: list[Callable[[], Any]]) -> list[Any]:
     def call(function: Callable[[], Any]) -> Any:
         try:
             connection.ensure_connection()
-            barrier.wait(timeout=30)
+            barrier.wait(timeout=60)
             return function()
         finally:
             connection.close()
@@ -318,7 +318,7 @@ def test_b25_batches_with_the_same_keys_in_any_order_do_not_block_each_other(
     try:
         wait_until(lambda: left.is_waiting and right.is_waiting)
         third.roll_back()
-        one, another = (answer.result(timeout=30) for answer in answers)
+        one, another = (answer.result(timeout=60) for answer in answers)
     finally:
         right.close()
     assert [result.id for result in one] == [result.id for result in reversed(another)]
@@ -374,11 +374,11 @@ def test_b25_a_snapshot_that_waits_for_the_first_has_an_answer_only_if_that_roll
     getattr(first, ends)()
     if ends == "commit":
         with pytest.raises(Unavailable, match="serialize"):
-            answer.result(timeout=10)
+            answer.result(timeout=60)
         second.roll_back()
         assert runs() == [there.id]
     else:
-        result = answer.result(timeout=10)
+        result = answer.result(timeout=60)
         second.commit()
         assert result.created
         assert runs() == [result.id]
@@ -415,7 +415,7 @@ def test_b25_a_holder_whose_end_is_being_committed_is_waited_for(
         answer = second.start(keyed.enqueue, 1)
         wait_until(lambda: second.is_waiting)
         first.commit()
-        result = answer.result(timeout=10)
+        result = answer.result(timeout=60)
         assert (result.created, result.id != before) == (True, True)
         before = result.id
     assert runs()[-1] == before
@@ -434,7 +434,7 @@ def test_b25_a_holder_whose_end_is_rolled_back_still_has_the_key(
     answer = second.start(keyed.enqueue, 1)
     wait_until(lambda: second.is_waiting)
     first.roll_back()
-    result = answer.result(timeout=10)
+    result = answer.result(timeout=60)
     assert (result.id, result.created) == (str(holder.id), False)
     complete(holder)
 
@@ -461,7 +461,7 @@ def test_b25_whoever_is_first_at_that_moment_the_answer_is_true(callers: tuple[C
     barrier = threading.Barrier(2)
 
     def together(function: Callable[..., Any], *arguments: Any) -> Any:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=60)
         return function(*arguments)
 
     for number in range(ROUNDS):
@@ -469,8 +469,8 @@ def test_b25_whoever_is_first_at_that_moment_the_answer_is_true(callers: tuple[C
         holder = claim()
         ended = first.start(together, complete, holder)
         answer = second.start(together, keyed.enqueue, "again")
-        ended.result(timeout=10)
-        result = answer.result(timeout=10)
+        ended.result(timeout=60)
+        result = answer.result(timeout=60)
         assert result.created == (result.id != str(holder.id))
         assert Run.objects.get(pk=holder.id).status == Status.SUCCEEDED
         open_ones = [str(pk) for pk in Run.objects.filter(status__in=OPEN).values_list("pk", flat=True)]
@@ -523,7 +523,7 @@ def test_b25_a_kept_key_whose_time_is_over_is_taken_by_one_of_two(
     answer = second.start(keyed.enqueue, 2)
     wait_until(lambda: second.is_waiting)
     first.commit()
-    result = answer.result(timeout=10)
+    result = answer.result(timeout=60)
     assert (taken.created, result.created, result.id) == (True, False, taken.id)
     assert runs() == [str(holder.id), taken.id]
 

@@ -261,7 +261,7 @@ def test_b26_workers_meanwhile_get_nothing_before_its_time(fleet: Fleet, wait_un
 
     with ThreadPoolExecutor(max_workers=4) as pool:
         kept = dict(pair for pairs in pool.map(call, range(4)) for pair in pairs)
-    wait_until(lambda: not Run.objects.filter(finished_at=None).exists(), seconds=60)
+    wait_until(lambda: not Run.objects.filter(finished_at=None).exists())
     ended = Run.objects.exclude(pk=marker.id)
     assert {str(run.pk): (run.status, run.result) for run in ended} == {
         id_: (Status.SUCCEEDED, name) for id_, name in kept.items()
@@ -331,7 +331,7 @@ def test_b26_ten_thousand_are_there_together_or_not_at_all(
     assert told == [result.id for result in results]
     mine = Run.objects.exclude(pk__in=[before.id, after.id])
     assert mine.count() == MANY
-    wait_until(lambda: mine.filter(status=Status.SUCCEEDED).count() >= MANY / 5, seconds=60)
+    wait_until(lambda: mine.filter(status=Status.SUCCEEDED).count() >= MANY / 5)
     ended = mine.filter(finished_at__isnull=False)
     assert set(ended.values_list("status", "result")) == {(Status.SUCCEEDED, 2)}
 

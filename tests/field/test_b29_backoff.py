@@ -212,7 +212,7 @@ def test_b29_rows_that_were_spoilt_end_and_are_in_nobodys_way(
             spoil(result, backoff=text, max_attempts=1)
         good = [tasks.add.enqueue(n) for n in range(20)]
     worker = fleet.worker(**bounded)
-    wait_until(lambda: not Run.objects.filter(finished_at=None).exists(), seconds=60)
+    wait_until(lambda: not Run.objects.filter(finished_at=None).exists())
     failed, succeeded = (Run.objects.get(pk=result.id) for result in high)
     assert (failed.status, failed.reason, failed.attempts) == (Status.FAILED, Reason.ERROR, HIGHEST)
     assert (succeeded.status, succeeded.result, succeeded.attempts) == (Status.SUCCEEDED, 3, HIGHEST)
@@ -237,7 +237,7 @@ def test_b29_a_row_that_cannot_count_another_attempt_ends_and_is_in_nobodys_way(
         good = [tasks.add.enqueue(n) for n in range(20)]
     fleet.worker("--pool", "default=1", **bounded)
     ids = [result.id for result in good]
-    wait_until(lambda: Run.objects.filter(pk__in=ids, status=Status.SUCCEEDED).count() == 20, seconds=60)
+    wait_until(lambda: Run.objects.filter(pk__in=ids, status=Status.SUCCEEDED).count() == 20)
     ended = Run.objects.filter(pk__in=[result.id for result in highest])
-    wait_until(lambda: not ended.filter(finished_at=None).exists(), seconds=60)
+    wait_until(lambda: not ended.filter(finished_at=None).exists())
     assert {run.status for run in ended} <= {Status.SUCCEEDED, Status.FAILED}

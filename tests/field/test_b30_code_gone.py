@@ -165,7 +165,7 @@ def test_b30_a_thousand_good_ones_run_behind_those_that_nobody_knows(
     fleet.leader(**code)
     worker = fleet.worker(**code)
     succeeded = Run.objects.filter(pk__in=[result.id for result in good], status=Status.SUCCEEDED, attempts=1)
-    wait_until(lambda: succeeded.count() == GOOD, seconds=60)
+    wait_until(lambda: succeeded.count() == GOOD)
     wait_until(have_ended(*bad, due, once))
     assert states(*bad, due) == {SET_ASIDE}
     assert states(later) == {(Status.SCHEDULED, "", 0)}

@@ -450,7 +450,7 @@ def test_b34_a_worker_killed_just_after_the_request_gets_no_successor(
         fleet.worker("--pool", "default=1")
     else:
         os.kill(int(path.read_text().split()[0]), signal.SIGKILL)
-    wait_until(lambda: row(run).finished_at, seconds=60)
+    wait_until(lambda: row(run).finished_at)
     ended = row(run)
     assert (ended.status, ended.reason, ended.attempts) == (Status.CANCELLED, Reason.REQUESTED, 1)
     assert Attempt.objects.get(run=ended.pk).outcome == Outcome.LOST

@@ -77,7 +77,7 @@ def test_b36_a_job_with_history_is_deleted(
     delete(old)
     assert time.monotonic() < begun + 5
     assert not Job.objects.filter(pk=old.pk).exists()
-    wait_until(lambda: Run.objects.filter(pk__in=waiting, reason="job_deleted").count() == 5, seconds=60)
+    wait_until(lambda: Run.objects.filter(pk__in=waiting, reason="job_deleted").count() == 5)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000
 
     new = job()

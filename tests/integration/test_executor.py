@@ -30,7 +30,7 @@ def in_a_thread(function: Callable[[], Any]) -> Any:
 
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(20)
+    thread.join(60)
     return answers[0]
 
 

@@ -95,6 +95,6 @@ def test_four_leaders_race_for_it_while_their_sessions_are_cut(wait_until: Calla
         for leader in leaders:
             leader.stop()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
     names = list(Run.objects.filter(trigger="slot", job_name__startswith="once").values_list("job_name", flat=True))
     assert sorted(names) == sorted(f"once {number}" for number in range(15))

@@ -304,11 +304,11 @@ def test_a_cancel_waits_for_what_is_changing_at_that_moment(cursor: Any) -> None
         with transaction(claimer) as theirs:
             claim(theirs)
             locked.set()
-            go_on.wait(5)
+            go_on.wait(60)
 
     thread = threading.Thread(target=claim_slowly)
     thread.start()
-    assert locked.wait(5)
+    assert locked.wait(60)
     assert cancel_runs([waiting]) == Cancelled(cancelled=0, requested=0, ended=0, busy=1)
     go_on.set()
     assert cancel_runs([waiting]) == Cancelled(cancelled=0, requested=1, ended=0, busy=0)
