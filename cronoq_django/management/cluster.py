@@ -46,6 +46,13 @@ class ClusterCommand(BaseCommand):
         return alias
 
 
+def positive(text: str) -> int:
+    """A number of a command line that can't be nothing."""
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 1_000_000_000:
+        raise ArgumentTypeError(f"{text!r} is not a whole number from 1 on")
+    return int(text)
+
+
 def pool_size(text: str) -> tuple[str, int]:
     """`NAME=N` of a command line."""
     name, _, size = text.rpartition("=")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from cronoq_django.models.choices import TERMINAL, Outcome, Reason, Status, Trigger
@@ -57,6 +57,7 @@ class ClaimedRun:
     kwargs: str
     pool: str
     priority: int
+    due_at: datetime
     attempts: int
     max_attempts: int
     backoff: str | None
@@ -98,22 +99,59 @@ def insert_runs(cursor: Cursor, runs: Sequence[NewRun], *, now: datetime | None 
     return dict.fromkeys([one.id for one in runs] if only is None else only, created_at)
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a run stands in its pool's queue, among those of its priority."""
+
+    priority: int
+    due_at: datetime
+    id: UUID
+
+
+def look_for_runs(cursor: Cursor, pool: str) -> list[Place]:
+    """Where the queue of a pool begins: the place of the first run of each priority, the most urgent first."""
+    return [Place(*row) for row in run(cursor, "look_for_runs", pool=pool)]
+
+
 def claim_runs(
-    cursor: Cursor,
+    cursor: Cursor, *, pool: str, marks: Sequence[Place] | None = None, now: datetime | None = None, **options: Any
+) -> list[ClaimedRun]:
+    """Claim up to `limit` queued runs of a pool for a `worker` under a `lease`, the most urgent first.
+
+    None of `excluded` scripts. Those beyond `free` (default: the limit) will not begin at once. `marks` say where to
+    look (the most urgent first); without them it looks everywhere.
+    """
+    marks = look_for_runs(cursor, pool) if marks is None else marks
+    return claimed(run(cursor, "claim_runs", **claim_of(pool=pool, marks=marks, **options), now=now))
+
+
+def claim_of(
     *,
     worker: UUID,
     pool: str,
     limit: int,
     lease: timedelta,
+    marks: Sequence[Place],
+    free: int | None = None,
     excluded: Collection[str] = (),
-    now: datetime | None = None,
-) -> list[ClaimedRun]:
-    """Claim up to `limit` queued runs of a pool under a lease, the most urgent first; none of `excluded` scripts."""
-    rows = run(
-        cursor, "claim_runs", worker=worker, pool=pool, limit=limit, lease=lease, excluded=list(excluded), now=now
-    )
-    claimed = [ClaimedRun(*row) for row in rows]
-    return sorted(claimed, key=lambda one: (-one.priority, one.id))
+) -> dict[str, Any]:
+    """What the statement that claims is told."""
+    return {
+        "worker": worker,
+        "pool": pool,
+        "limit": limit,
+        "free": limit if free is None else free,
+        "lease": lease,
+        "excluded": list(excluded),
+        "priorities": [mark.priority for mark in marks],
+        "dues": [mark.due_at for mark in marks],
+        "ids": [mark.id for mark in marks],
+    }
+
+
+def claimed(rows: list[tuple[Any, ...]]) -> list[ClaimedRun]:
+    """The rows of a claim, in their order in the queue."""
+    return sorted((ClaimedRun(*row) for row in rows), key=lambda one: (-one.priority, one.due_at, one.id))
 
 
 MOST_ATTEMPTS = 10**9  # as many as the table counts
@@ -156,25 +194,32 @@ class Completed:
     accepted: dict[Key, Status] = field(default_factory=dict)
     busy: set[Key] = field(default_factory=set)
 
+    @classmethod
+    def read(cls, rows: list[tuple[Any, ...]]) -> Self:
+        """From the rows of the statement that completes."""
+        return cls(
+            {(row[0], row[1]): Status(row[2]) for row in rows if row[2] is not None},
+            {(row[0], row[1]) for row in rows if row[2] is None},
+        )
+
+    @property
+    def ended(self) -> list[UUID]:
+        """The runs that have ended for good."""
+        return [id_ for (id_, _), status in self.accepted.items() if status in TERMINAL]
+
 
 def complete_runs(cursor: Cursor, completions: Sequence[Completion], *, now: datetime | None = None) -> Completed:
     """Write outcomes of attempts. A stale claim changes nothing; a busy run's outcome is to be sent again."""
-    completed = Completed()
     if not completions:
-        return completed
-    rows = run(
-        cursor,
-        "complete_runs",
-        completions=as_json(completions, error=TEXT_LIMIT, exception_class=500, traceback=TEXT_LIMIT),
-        now=now,
-    )
-    for id_, claim, status, _ in rows:
-        if status is None:
-            completed.busy.add((id_, claim))
-        else:
-            completed.accepted[id_, claim] = Status(status)
-    settle_after(cursor, [id_ for (id_, _), status in completed.accepted.items() if status in TERMINAL], now=now)
+        return Completed()
+    completed = Completed.read(run(cursor, "complete_runs", completions=outcomes_of(completions), now=now))
+    settle_after(cursor, completed.ended, now=now)
     return completed
+
+
+def outcomes_of(completions: Sequence[Completion]) -> str:
+    """What the statement that completes is told."""
+    return as_json(completions, error=TEXT_LIMIT, exception_class=500, traceback=TEXT_LIMIT)
 
 
 def renew_leases(
@@ -185,14 +230,27 @@ def renew_leases(
     return [(row[0], row[1], row[2] is not None) for row in rows]
 
 
-def owned_runs(cursor: Cursor, worker: UUID) -> list[Key]:
-    """What a worker owns, as the database sees it: (id, claim) of each."""
-    return [(row[0], row[1]) for row in run(cursor, "owned_runs", worker=worker)]
+def owned_runs(cursor: Cursor, worker: UUID) -> list[ClaimedRun]:
+    """What a worker owns, as the database sees it."""
+    return claimed(run(cursor, "owned_runs", worker=worker))
 
 
-def take_back_from(cursor: Cursor, worker: UUID, *, limit: int = 1000) -> dict[UUID, Status]:
-    """Take back everything that a dead worker ran. Only its own supervisor may say that it is dead."""
-    rows = run(cursor, "take_back_runs", worker=worker, limit=limit, now=None)
+def take_back_from(
+    cursor: Cursor, worker: UUID, *, begun: Collection[int] | None = None, why: str = "", limit: int = 1000
+) -> dict[UUID, Status]:
+    """Take back everything that a dead worker ran. Only its own supervisor may say that it is dead.
+
+    `begun`: the claims whose attempts are lost; the others go back uncharged, and say `why`. Without it the rows tell.
+    """
+    rows = run(
+        cursor,
+        "take_back_runs",
+        worker=worker,
+        begun=None if begun is None else list(begun),
+        why=clean_text(why),
+        limit=limit,
+        now=None,
+    )
     return _taken_back(cursor, rows)
 
 
@@ -232,7 +290,7 @@ def _ended(cursor: Cursor, name: str, /, **params: Any) -> list[UUID]:
 
 def rescue(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> dict[UUID, Status]:
     """Take back runs whose lease ran out: queued again, or failed as lost if that was the last attempt."""
-    return _taken_back(tx, run(tx, "take_back_runs", worker=None, limit=limit, now=now or tx.now))
+    return _taken_back(tx, run(tx, "take_back_runs", worker=None, begun=None, why="", limit=limit, now=now or tx.now))
 
 
 def _taken_back(cursor: Cursor, rows: list[tuple[Any, ...]]) -> dict[UUID, Status]:

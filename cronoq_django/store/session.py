@@ -17,10 +17,11 @@ from typing import Any, Self
 import psycopg
 from django.db import connections
 from psycopg import sql
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
 from cronoq_django.conf import conf
 from cronoq_django.errors import Unavailable, translated
+from cronoq_django.store.statements import send
 from cronoq_django.store.watchdog import Watchdog
 
 logger = logging.getLogger("cronoq")
@@ -37,6 +38,8 @@ class _Cursor(psycopg.Cursor[Row]):
 
     def execute(self, *args: Any, **kwargs: Any) -> Self:
         assert isinstance(self.connection, Session)  # noqa: S101  (made by it)
+        if self.connection.info.pipeline_status != PipelineStatus.OFF:
+            return super().execute(*args, **kwargs)  # nothing is waited for here; `pipeline` tells the watchdog
         with self.connection.asking():
             super().execute(*args, **kwargs)
         return self
@@ -160,19 +163,22 @@ def milliseconds(duration: timedelta) -> str:
     return f"{max(1, round(duration.total_seconds() * 1000))}ms"
 
 
-def listen(session: Session, *purposes: str) -> None:
-    """LISTEN on the cluster's channels for these purposes ('leader', 'pool:mail'). Raises Unavailable.
+def listen(session: Session, *purposes: str) -> list[str]:
+    """LISTEN on the cluster's channels for these purposes ('leader', 'pool:mail'); the channels. Raises Unavailable.
 
     Through a pooler nothing would arrive, and some backend would go on listening: then it does nothing.
     """
     if session.is_pooled:
         logger.info("A pooler hands our connection around, so nothing can notify us: looking for work by polling.")
-        return
+        return []
+    channels = []
     with translated():
         for purpose in purposes:
             row = session.execute("SELECT cronoq_channel(current_schema(), %s)", (purpose,)).fetchone()
             assert row is not None  # noqa: S101  (a SELECT without FROM has one row)
             session.execute(sql.SQL("LISTEN {}").format(sql.Identifier(row[0])))
+            channels.append(row[0])
+    return channels
 
 
 def wait(session: Session, timeout: float) -> bool:
@@ -190,6 +196,26 @@ def transaction(session: Session) -> Iterator["psycopg.Cursor[Row]"]:
     """A READ COMMITTED transaction on a dedicated session; its cursor. Raises Unavailable."""
     with translated(), session.asking(), session.transaction(), session.cursor() as cursor:
         yield cursor
+
+
+@contextmanager
+def pipelined(session: Session) -> Iterator[Callable[..., Callable[[], list[Row]]]]:
+    """A transaction whose statements go out together: each is asked by name, its rows are read later.
+
+    >>> with pipelined(session) as ask:
+    ...     completed, claimed = ask("complete_runs", …), ask("claim_runs", …)
+    ...     completed(), claimed()  # one round trip for both
+
+    Raises Unavailable.
+    """
+
+    def ask(name: str, /, **params: Any) -> Callable[[], list[Row]]:
+        cursor = session.cursor()
+        send(cursor, name, params)
+        return cursor.fetchall
+
+    with translated(), session.asking(), session.pipeline(), session.transaction():
+        yield ask
 
 
 def alias_of(using: str | None) -> str:

@@ -33,13 +33,13 @@ def statement(name: str) -> str:
 
 def run(cursor: Cursor, name: str, /, **params: Any) -> list[tuple[Any, ...]]:
     """Execute the statement; its rows as tuples."""
-    _execute(cursor, name, params)
+    send(cursor, name, params)
     return list(cursor.fetchall()) if cursor.description else []
 
 
 def count(cursor: Cursor, name: str, /, **params: Any) -> int:
     """Execute the statement; how many rows it changed."""
-    _execute(cursor, name, params)
+    send(cursor, name, params)
     return cursor.rowcount
 
 
@@ -50,7 +50,8 @@ def records(cursor: Cursor, name: str, /, **params: Any) -> list[dict[str, Any]]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _execute(cursor: Cursor, name: str, params: dict[str, Any]) -> None:
+def send(cursor: Cursor, name: str, params: dict[str, Any]) -> None:
+    """Execute the statement; its rows are the cursor's."""
     if params.get("now", params) is None:
         params["now"] = clock.frozen
     cursor.execute(statement(name), params)

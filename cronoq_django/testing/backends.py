@@ -155,6 +155,7 @@ def _claimed(run: NewRun, *, attempts: int) -> ClaimedRun:
         kwargs=run.kwargs,
         pool=run.pool,
         priority=run.priority,
+        due_at=run.due_at or clock.now(),
         attempts=attempts,
         max_attempts=run.max_attempts,
         backoff=run.backoff,

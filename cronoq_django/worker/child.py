@@ -3,12 +3,14 @@
     claim ──► hand to a thread ──► outcome ──► written in the next transaction, together with the next claim
 
 One transaction a round writes the outcomes that have come in, notes which runs have begun, and claims for the free
-slots. Outcomes wait in the completer until that has committed; when the database is away, tasks go on, outcomes wait.
-After a lost session the child reads back what it owns: a claim whose commit was not heard of is given back.
+threads, and a little ahead. Outcomes wait in the completer until that has committed; when the database is away, tasks
+go on, outcomes wait. After a lost session the child reads back what it owns: a claim whose commit was not heard of is
+given back. So is what was claimed ahead and finds no thread for a second: another worker may have one.
 
 Drain (the supervisor says so): nothing is claimed any more, what has not begun goes back at once, what executes may end
-within the grace; then it goes back too, uncharged. Signals are the supervisor's: several would reach a child, its own
-and those that go to the whole group, and each could end the grace.
+within the grace; then it goes back too, uncharged. A child that has executed or grown enough drains by itself, without
+a deadline, and another one takes its place. Signals are the supervisor's: several would reach a child, its own and
+those that go to the whole group, and each could end the grace.
 """
 
 import logging
@@ -17,35 +19,30 @@ import random
 import signal
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from multiprocessing.connection import Connection
 from uuid import UUID
 
 import psycopg
+from psycopg import Notify
 
 import cronoq_django
 from cronoq_django import registry
 from cronoq_django.conf import conf
 from cronoq_django.errors import Quarantined, Unavailable
-from cronoq_django.models.choices import Outcome, Status, WorkerStatus
-from cronoq_django.store.runs import (
-    ClaimedRun,
-    Completed,
-    Completion,
-    Detail,
-    complete_runs,
-    mark_started,
-    owned_runs,
-    write_details,
-)
+from cronoq_django.models.choices import WorkerStatus
+from cronoq_django.store.rounds import write_round
+from cronoq_django.store.runs import ClaimedRun, Completed, Completion, Detail, complete_runs, owned_runs, write_details
 from cronoq_django.store.session import Session, connect, listen, transaction
 from cronoq_django.store.workers import heartbeat_worker, register_worker, someone_knows
 from cronoq_django.tasks.context import RunLog
+from cronoq_django.worker.charging import NEVER, Ledger
 from cronoq_django.worker.claimer import Claimer
 from cronoq_django.worker.completer import Completer, Finished
-from cronoq_django.worker.executor import CancelledByRequest, Execution, Executor, TimedOut
+from cronoq_django.worker.executor import CancelledByRequest, Execution, Executor, LeaseLost, TimedOut
+from cronoq_django.worker.memory import resident
 from cronoq_django.worker.orphan import exit_with_parent
-from cronoq_django.worker.sessions import ANSWER, session_settings
+from cronoq_django.worker.sessions import ANSWER, SHUTDOWN, session_settings
 from cronoq_django.worker.wakeup import Wakeup
 
 logger = logging.getLogger("cronoq.worker")
@@ -53,18 +50,35 @@ logger = logging.getLogger("cronoq.worker")
 MARK_AFTER = 0.1  # seconds: a quicker run is never marked as begun, which spares a write
 LONGEST_SLEEP = 1.0
 TELL_EVERY = 1.0  # seconds: how old a progress may be that people see
+PATIENCE = 1.0  # seconds: how long a run may wait for a thread of this child
 STEADY = 10.0  # seconds: who fails sooner waits longer before trying again
 
 
 class Child:
     """One worker: an identity, its pools, its session."""
 
-    def __init__(self, control: Connection, *, alias: str, worker: UUID, name: str, pools: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        control: Connection,
+        *,
+        alias: str,
+        worker: UUID,
+        name: str,
+        pools: Mapping[str, int],
+        ledger: Ledger,
+        max_runs: int | None = None,
+        max_rss: int | None = None,
+    ) -> None:
         self._control = control
         self._alias = alias
         self._worker = worker
         self._name = name
         self._pools = dict(pools)
+        self._ledger = ledger
+        self._max_runs = max_runs
+        self._max_rss = max_rss
+        self._channels: dict[str, str] = {}  # pools
+        self._executed = 0
         self._wakeup = Wakeup(control)
         self._completer = Completer()
         self._claimer = Claimer(worker, pools)
@@ -108,7 +122,8 @@ class Child:
     def _connect(self) -> Session:
         session = connect(self._alias, name="cronoq worker", settings=session_settings(), patience=lambda: ANSWER)
         try:
-            listen(session, *(f"pool:{pool}" for pool in self._pools))
+            channels = listen(session, *(f"pool:{pool}" for pool in self._pools))
+            self._channels = dict(zip(channels, self._pools, strict=False))
             self._introduce(session)
         except BaseException:
             session.close()
@@ -131,8 +146,8 @@ class Child:
                 scripts=registry.names(),
             )
             # A claim whose commit was not heard of: nobody here executes it, and its lease is renewed with the others.
-            strangers = [owned for owned in owned_runs(cursor, self._worker) if owned not in self._running]
-            if complete_runs(cursor, [_given_back(run, claim) for run, claim in strangers]).busy:
+            strangers = [run for run in owned_runs(cursor, self._worker) if (run.id, run.claim) not in self._running]
+            if complete_runs(cursor, [Execution(run, "").released("") for run in strangers]).busy:
                 raise Unavailable("a run that is to be given back is locked")
 
     def _work(self, session: Session) -> None:
@@ -141,28 +156,34 @@ class Child:
             self._read_control()
             if self._draining and self._drained():
                 return
-            free = self._free()
-            claimed = self._write_and_claim(session, free)
+            claimed = self._write_and_claim(session)
             for run in claimed:
                 self._begin(session, run)
             self._watch_time()
-            if self._wakeup.wait(session, 0.0 if claimed else self._sleep(free)):
-                self._claimer.wake()
+            self._retire_if_due()
+            self._wake(self._wakeup.wait(session, 0.0 if claimed else self._sleep()))
 
-    def _write_and_claim(self, session: Session, free: Mapping[str, int]) -> list[ClaimedRun]:
+    def _wake(self, notified: list[Notify]) -> None:
+        """Some of what is waited for was queued."""
+        heard = [(self._channels[one.channel], one.payload) for one in notified if one.channel in self._channels]
+        self._claimer.wake((pool, int(payload)) for pool, payload in heard if payload.lstrip("-").isdecimal())
+
+    def _write_and_claim(self, session: Session) -> list[ClaimedRun]:
         """One round's transaction, if there is anything to write or to ask."""
         batch = self._completer.batch()
         begun = self._unmarked()
-        wanted = {} if self._draining else self._claimer.wanted({**free, **self._freed(batch, free)})
+        claims = [] if self._draining else self._claimer.claims(session, self._held(batch))
         details = self._news(batch)
-        if not (batch or begun or wanted or details):
+        if not (batch or begun or claims or details):
             return []
         try:
-            with transaction(session) as cursor:
-                write_details(cursor, [detail for _, detail in details])
-                completed = complete_runs(cursor, [completion for _, completion in batch])
-                marked = mark_started(cursor, [(*one.key, one.took) for one in begun if one.took is not None])
-                claimed = self._claimer.claim(cursor, wanted)
+            done = write_round(
+                session,
+                details=[detail for _, detail in details],
+                completions=[completion for _, completion in batch],
+                begun=[(*one.key, one.took) for one in begun if one.took is not None],
+                claims=claims,
+            )
         except (psycopg.Error, Unavailable) as error:
             for execution, _ in details:
                 execution.report.keep()
@@ -171,10 +192,11 @@ class Child:
             logger.exception("Outcomes could not be written together: writing them one by one.")
             self._write_singly(session, batch)
             return []
-        self._written(batch, completed)
+        self._written(batch, done.completed)
+        self._claimer.answered(claims, done.claimed)
         for execution in begun:
-            execution.marked = execution.key in marked
-        return claimed
+            execution.marked = execution.key in done.marked
+        return [run for runs in done.claimed for run in runs]
 
     def _news(self, batch: list[Finished]) -> list[tuple[Execution, Detail]]:
         """What runs say of themselves: those that end now, and once a second those that go on."""
@@ -200,12 +222,16 @@ class Child:
     def _written(self, batch: list[Finished], completed: Completed) -> None:
         """The transaction has committed."""
         self._completer.written(batch, completed)
-        for execution, _ in batch:
+        for execution, completion in batch:
             if execution.key not in completed.busy:
                 self._running.pop(execution.key, None)
+                execution.entry.forget()
+                if completion.took is not None:
+                    self._claimer.took(execution.run.pool, completion.took.total_seconds())
+                    self._executed += 1
 
     def _begin(self, session: Session, run: ClaimedRun) -> None:
-        execution = Execution(run, str(self._worker))
+        execution = Execution(run, str(self._worker), self._ledger)
         try:
             registry.find(run.script)
         except Quarantined as error:
@@ -230,18 +256,14 @@ class Child:
         self._completer.add(execution, completion)
         self._wakeup.set()
 
-    def _free(self) -> dict[str, int]:
-        used = dict.fromkeys(self._pools, 0)
+    def _held(self, batch: Sequence[Finished] = ()) -> dict[str, int]:
+        """How many runs of each pool are here, once this batch is written: its transaction claims for them already."""
+        held = dict.fromkeys(self._pools, 0)
         for execution in self._running.values():
-            used[execution.run.pool] += 1
-        return {pool: size - used[pool] for pool, size in self._pools.items()}
-
-    def _freed(self, batch: list[Finished], free: Mapping[str, int]) -> dict[str, int]:
-        """Free slots as they will be once this batch is written: its transaction claims for them already."""
-        freed = dict(free)
+            held[execution.run.pool] += 1
         for execution, _ in batch:
-            freed[execution.run.pool] += 1
-        return freed
+            held[execution.run.pool] -= 1
+        return held
 
     def _unmarked(self) -> list[Execution]:
         now = time.monotonic()
@@ -252,14 +274,32 @@ class Child:
         ]
 
     def _watch_time(self) -> None:
+        """End what is out of time, and give back what waits too long for a thread."""
         for execution in self._running.values():
             if execution.is_out_of_time:
                 execution.interrupt(TimedOut)
+            elif execution.begun_at is None and time.monotonic() > execution.claimed_at + PATIENCE:
+                self._claimer.stalled(execution.run.pool)
+                self._give_back(execution, "No thread was free.")
 
-    def _sleep(self, free: Mapping[str, int]) -> float:
-        if any(not execution.marked for execution in self._running.values()):
+    def _give_back(self, execution: Execution, why: str, *, begun: bool = False) -> None:
+        if execution.give_back(begun=begun):
+            self._completer.add(execution, execution.released(why))
+
+    def _retire_if_due(self) -> None:
+        """Drain, without a deadline, after so many runs, or grown so big; the supervisor starts another child."""
+        if self._draining or not (self._max_runs or self._max_rss):
+            return
+        if self._executed >= (self._max_runs or NEVER) or resident() >= (self._max_rss or NEVER):
+            logger.info("Worker %s is replaced: %d runs, %d MB.", self._name, self._executed, resident() >> 20)
+            self._draining = True
+            self._control.send("retiring")
+
+    def _sleep(self) -> float:
+        if any(not execution.marked and execution.begun_at is not None for execution in self._running.values()):
             return MARK_AFTER
-        soonest = LONGEST_SLEEP if self._draining else min(LONGEST_SLEEP, self._claimer.seconds_until_poll(free))
+        poll = self._claimer.seconds_until_poll(self._held())
+        soonest = LONGEST_SLEEP if self._draining else min(LONGEST_SLEEP, poll)
         deadlines = [
             execution.begun_at + execution.run.timeout.total_seconds() - time.monotonic()
             for execution in self._running.values()
@@ -270,13 +310,12 @@ class Child:
     def _drained(self) -> bool:
         """Whether nothing is left to do; gives back what is not to be waited for."""
         late = time.monotonic() > self._deadline
-        for execution in list(self._running.values()):
-            if execution.give_back(begun=late):
-                self._completer.add(execution, execution.released("The worker was shut down."))
+        for execution in self._running.values():
+            self._give_back(execution, SHUTDOWN, begun=late)
         return not self._running
 
     def _read_control(self) -> None:
-        """Messages of the supervisor: to drain within some seconds, or runs that somebody cancelled."""
+        """Messages of the supervisor: to drain within some seconds, or runs that somebody cancelled or took over."""
         while self._control.poll():
             match self._control.recv():
                 case "drain", grace:
@@ -285,8 +324,9 @@ class Child:
                 case "cancel", keys:
                     for key in keys:
                         if (execution := self._running.get(key)) is not None:
+                            self._give_back(execution, "")  # it has not begun: then it ends as cancelled
                             execution.interrupt(CancelledByRequest)
-
-
-def _given_back(run: UUID, claim: int) -> Completion:
-    return Completion(id=run, claim=claim, outcome=Outcome.RELEASED, status=Status.QUEUED, counts=False)
+                case "lost", claims:
+                    for execution in self._running.values():
+                        if execution.run.claim in claims:
+                            execution.interrupt(LeaseLost)

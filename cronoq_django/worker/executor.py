@@ -34,6 +34,7 @@ from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
 from cronoq_django.store.runs import MOST_ATTEMPTS, ClaimedRun, Completion, Detail
 from cronoq_django.tasks.context import Report, RunContext, enter
+from cronoq_django.worker.charging import NEVER, Entry, Ledger
 
 logger = logging.getLogger("cronoq.worker")
 
@@ -47,6 +48,13 @@ class TimedOut(BaseException):
         return "the attempt used up its time"
 
 
+class Killed(TimedOut):
+    """Stands for the end of a task that ignored that its time was over."""
+
+    def __str__(self) -> str:
+        return "the attempt used up its time, and did not end within the grace: its process was ended"
+
+
 class CancelledByRequest(BaseException):
     """Raised in the thread of a task that somebody cancelled."""
 
@@ -54,12 +62,21 @@ class CancelledByRequest(BaseException):
         return "the run was cancelled"
 
 
+class LeaseLost(BaseException):
+    """Raised in the thread of a task whose run another worker may have by now."""
+
+    def __str__(self) -> str:
+        return "the run was taken over"
+
+
 class Execution:
     """One claimed run in this process: waiting for its thread, executing, or done."""
 
-    def __init__(self, run: ClaimedRun, worker: str) -> None:
+    def __init__(self, run: ClaimedRun, worker: str, ledger: Ledger | None = None) -> None:
         self.run = run
         self.worker = worker
+        self.claimed_at = time.monotonic()
+        self.entry = Entry(ledger)
         self.begun_at: float | None = None  # monotonic; None while it waits for a thread
         self.report = Report()
         self.marked = False  # whether the database knows that it began
@@ -94,10 +111,11 @@ class Execution:
 
     def interrupt(self, exception: type[BaseException]) -> None:
         """End the task with `exception`, once: a coroutine is cancelled, a function has it raised in its thread, at its
-        next bytecode, so a blocking C call ends first."""
+        next bytecode, so a blocking C call ends first. What does not end within the grace ends with its process."""
         with self._lock:
             if self._thread is None or self._interruption is not None:
                 return
+            self.entry.end_by(time.monotonic() + conf().grace.total_seconds())
             self._interruption = exception
             self._interrupted.set()
             if self._is_coroutine:
@@ -121,6 +139,8 @@ class Execution:
             if self._settled:
                 return None
             self.begun_at = time.monotonic()
+            limit = NEVER if self.run.timeout is None else (self.run.timeout + conf().grace).total_seconds()
+            self.entry.begin(self.run.claim, self.begun_at + limit)
         completion = self._execute()
         with self._lock:
             if self._settled:
@@ -138,12 +158,13 @@ class Execution:
             finally:
                 with self._lock:
                     self._thread = None
+                    self.entry.end_by(NEVER)
                 if self._interruption is not None and not self._is_coroutine:
                     time.sleep(0.001)  # an interruption on its way arrives here, not in our own code further down
             return self._succeeded(result)
         except BaseException as error:
             try:
-                return self._failed(error)
+                return self.failed(error)
             except BaseException as failure:  # a thread that dies here would leave its run running for ever
                 return self._ended(failure, Outcome.FAILED, Status.FAILED, Reason.ERROR)
 
@@ -221,7 +242,8 @@ class Execution:
             return self.unstorable(error)
         return self._completion(outcome=Outcome.SUCCEEDED, status=Status.SUCCEEDED, result=text)
 
-    def _failed(self, error: BaseException) -> Completion:
+    def failed(self, error: BaseException) -> Completion:
+        """How an attempt ends that this was raised in."""
         match error:
             case Snooze():
                 return self._completion(outcome=Outcome.SNOOZED, status=Status.QUEUED, delay=error.for_, counts=False)
@@ -275,6 +297,12 @@ class Execution:
             exception_class=f"{type(error).__module__}.{type(error).__qualname__}",
             traceback="".join(described.format()),
         )
+
+    def killed(self) -> Completion:
+        """How an attempt ends whose process was ended, since it had ignored that its time was over."""
+        limit = (self.run.timeout or timedelta()) + conf().grace
+        self.begun_at = time.monotonic() - limit.total_seconds()
+        return self.failed(Killed())
 
     def _completion(self, **fields: Any) -> Completion:
         return Completion(id=self.run.id, claim=self.run.claim, took=self.took, **fields)

@@ -1,10 +1,11 @@
-"""Sessions of workers: how long they wait, and how long others wait for them."""
+"""Sessions of workers: how long they wait, and how long others wait for them; and what they say when they stop."""
 
 from cronoq_django.conf import conf
 from cronoq_django.store.session import milliseconds
 
 ANSWER = 15.0  # seconds that the database may take; beyond its own statement_timeout
 HURRIED_ANSWER = 3.0  # the same for a supervisor that is to stop
+SHUTDOWN = "shutdown: the worker was stopped"  # why a run that was not to be waited for goes back
 
 
 def session_settings() -> dict[str, str]:

@@ -9,6 +9,8 @@ import os
 import selectors
 from multiprocessing.connection import Connection
 
+from psycopg import Notify
+
 from cronoq_django.errors import translated
 from cronoq_django.store.session import Session
 
@@ -27,10 +29,10 @@ class Wakeup:
         with contextlib.suppress(BlockingIOError):  # full: it is set already
             os.write(self._write, b".")
 
-    def wait(self, session: Session | None, timeout: float) -> bool:
-        """Sleep up to `timeout` seconds; whether the database notified. Raises Unavailable if the session is lost."""
+    def wait(self, session: Session | None, timeout: float) -> list[Notify]:
+        """Sleep up to `timeout` seconds; what the database notified of. Raises Unavailable if the session is lost."""
         # What came with an answer is not on the wire any more: a child that had queued the next link of a chain slept.
-        notified = session is not None and _heard(session)
+        notified = _heard(session) if session is not None else []
         with selectors.DefaultSelector() as selector:
             selector.register(self._read, selectors.EVENT_READ)
             selector.register(self._control, selectors.EVENT_READ)
@@ -42,9 +44,9 @@ class Wakeup:
             os.read(self._read, 4096)
         if session is None or not any(key.data == "session" for key, _ in ready):
             return notified
-        return _heard(session) or notified
+        return notified + _heard(session)
 
 
-def _heard(session: Session) -> bool:
+def _heard(session: Session) -> list[Notify]:
     with translated():
-        return sum(1 for _ in session.notifies(timeout=0)) > 0
+        return list(session.notifies(timeout=0))

@@ -147,7 +147,7 @@ def test_work_that_outlives_the_grace_goes_back_uncharged(
     assert worker.stop() == 0
     run = Run.objects.get(pk=result.id)
     assert (run.status, run.attempts) == (Status.QUEUED, 0)
-    assert "shut down" in run.error
+    assert "shutdown" in run.error
     assert Attempt.objects.get(run=run).outcome == Outcome.RELEASED
 
 

@@ -5,7 +5,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from cronoq_django.conf import serve
-from cronoq_django.management.cluster import ClusterCommand, pool_size
+from cronoq_django.management.cluster import ClusterCommand, pool_size, positive
 from cronoq_django.worker.supervisor import Supervisor
 
 
@@ -24,8 +24,15 @@ class Command(ClusterCommand):
             metavar="NAME=N",
             help="Serve this pool with N runs at a time in each process. Repeatable (default: default=4).",
         )
-        parser.add_argument("--processes", type=int, default=1, metavar="N", help="Worker processes (default: 1).")
+        parser.add_argument("--processes", type=positive, default=1, metavar="N", help="Worker processes (default: 1).")
         parser.add_argument("--name", default="", help="What the admin shows (default: host and process id).")
+
+        parser.add_argument(
+            "--max-runs", type=positive, metavar="N", help="Replace a worker process once it has executed so many runs."
+        )
+        parser.add_argument(
+            "--max-rss", type=positive, metavar="MB", help="Replace a worker process once it has so much memory."
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         alias = self.prepare(options)
@@ -33,6 +40,8 @@ class Command(ClusterCommand):
         Supervisor(
             alias=alias,
             pools=dict(options["pool"] or [("default", 4)]),
-            processes=max(1, options["processes"]),
+            processes=options["processes"],
             name=options["name"],
+            max_runs=options["max_runs"],
+            max_rss=options["max_rss"] and options["max_rss"] << 20,
         ).run()

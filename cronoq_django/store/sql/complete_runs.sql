@@ -34,6 +34,7 @@ WITH given AS (
         lease_expires_at = NULL,
         solo = false,
         due_at = CASE WHEN ended.status IN ('queued', 'scheduled')
+                           AND NOT (ended.outcome = 'released' AND ended.delay = interval '0')  -- keeps its place
                       -- In seconds: a day added to a timestamp is 23 hours long when the session's zone springs forward.
                       THEN ended.now + extract(epoch FROM ended.delay) * interval '1 second' ELSE run.due_at END,
         started_at = coalesce(run.started_at, ended.now - ended.took),

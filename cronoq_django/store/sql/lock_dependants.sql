@@ -1,5 +1,6 @@
--- Lock what waits for these runs, which have ended, or end in this transaction. Deciding is for the next statement, which
--- sees what those committed whom this one met: in one, two prerequisites that end together each miss the other.
+-- Lock what waits for those of these runs that have ended, or end in this transaction, or are gone. Deciding is for the
+-- next statement, which sees what those committed whom this one met: in one, two prerequisites that end together each
+-- miss the other.
 -- Locks: waiting runs, in id order, at most `limit`. Those that somebody holds (another prerequisite ends, somebody
 -- cancels), and the rest of very many, are left to the leader: nobody who ends a run waits for another one, or for long.
 -- What ended while it waited waits no more. Relies on: cronoq_dependency_open (partial index).
@@ -7,6 +8,8 @@ WITH dependants AS MATERIALIZED (
     SELECT dependency.id AS dependency, dependency.run_id AS id, run.status IS NOT DISTINCT FROM 'blocked' AS waits
     FROM cronoq_dependency AS dependency LEFT JOIN cronoq_run AS run ON run.id = dependency.run_id
     WHERE dependency.prerequisite_id = ANY (%(prerequisites)s::uuid[]) AND dependency.settled_at IS NULL
+      -- Scalar, so that no plan makes a join with the whole table of it.
+      AND coalesce((SELECT finished_at IS NOT NULL FROM cronoq_run WHERE id = dependency.prerequisite_id), true)
     LIMIT %(limit)s
 ), locked AS MATERIALIZED (
     SELECT id FROM cronoq_run

@@ -1,9 +1,12 @@
 -- Take back runs from their owners: those whose lease ran out, or all of one worker that is known to be dead.
--- Locks: the rows it changes, skipping those being finished right now; so the order is free, and it is the index's:
--- in id order, stale statistics made this walk the whole primary key. Relies on: cronoq_run_running (partial index). Whatever the old owner still sends is refused by its claim.
--- A begun attempt counts as lost; one never seen to begin does not, and is claimed alone (solo) next time.
+-- Locks: the rows it changes, skipping those being finished right now; so the order is free, and it is the index's: in id
+-- order, stale statistics made this walk the whole primary key. Relies on: cronoq_run_running (partial index). Whatever
+-- the old owner still sends is refused by its claim.
+-- A begun attempt counts as lost. Which had begun is known (`begun`, by claim) where a supervisor outlived its child.
+-- Else the row tells, late: one that was not seen to begin does not count, and is claimed alone (solo) next time.
 WITH expired AS MATERIALIZED (
     SELECT id, worker_id, claim, started_at, attempts, max_attempts, cancel_requested_at,
+           coalesce(claim = ANY (%(begun)s::bigint[]), started_at IS NOT NULL) AS counts,
            coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
     FROM cronoq_run
     WHERE status = 'running'
@@ -16,19 +19,20 @@ WITH expired AS MATERIALIZED (
 ), decided AS (
     SELECT expired.*,
            CASE WHEN cancel_requested_at IS NOT NULL THEN 'cancelled'
-                WHEN started_at IS NOT NULL AND attempts + 1 >= least(max_attempts, 1000000000) THEN 'failed'
+                WHEN counts AND attempts + 1 >= least(max_attempts, 1000000000) THEN 'failed'
                 ELSE 'queued' END AS status
     FROM expired
 ), changed AS (
     UPDATE cronoq_run AS run
     SET status = decided.status,
         reason = CASE decided.status WHEN 'cancelled' THEN 'requested' WHEN 'failed' THEN 'lost' ELSE '' END,
-        attempts = least(run.attempts + (run.started_at IS NOT NULL)::int, 1000000000),
-        error = CASE decided.status WHEN 'failed' THEN 'The worker was lost.' ELSE '' END,
+        attempts = least(run.attempts + decided.counts::int, 1000000000),
+        error = CASE decided.status WHEN 'cancelled' THEN '' WHEN 'failed' THEN 'The worker was lost.' ELSE %(why)s END,
         claim = NULL,
         lease_expires_at = NULL,
-        solo = decided.status = 'queued' AND run.started_at IS NULL,
-        started_at = CASE WHEN decided.status = 'queued' THEN NULL ELSE run.started_at END,
+        solo = decided.status = 'queued' AND NOT decided.counts AND %(begun)s::bigint[] IS NULL,
+        started_at = CASE WHEN decided.status = 'queued' THEN NULL
+                          WHEN decided.counts THEN coalesce(run.started_at, decided.now) ELSE run.started_at END,
         due_at = CASE WHEN decided.status = 'queued' THEN decided.now ELSE run.due_at END,
         finished_at = CASE WHEN decided.status <> 'queued' THEN decided.now END,
         key_held = run.key_held AND (decided.status = 'queued' OR run.key_for IS NOT NULL),
@@ -38,9 +42,10 @@ WITH expired AS MATERIALIZED (
     RETURNING run.id, run.status, run.pool, run.priority
 ), noted AS (
     INSERT INTO cronoq_attempt (run_id, number, worker_id, claim, started_at, ended_at, outcome, error)
-    SELECT id, attempts + 1, worker_id, claim, started_at, now, 'lost', 'The worker was lost.'
+    SELECT id, attempts + 1, worker_id, claim, coalesce(started_at, now), now,
+           CASE WHEN counts THEN 'lost' ELSE 'released' END, CASE WHEN counts THEN 'The worker was lost.' ELSE %(why)s END
     FROM decided
-    WHERE started_at IS NOT NULL
+    WHERE counts OR started_at IS NOT NULL
 ), woken AS (
     SELECT pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), max(priority)::text)
     FROM changed WHERE status = 'queued' GROUP BY pool
