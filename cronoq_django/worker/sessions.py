@@ -12,6 +12,8 @@ def session_settings() -> dict[str, str]:
     """A worker that is frozen in a transaction must not keep its runs from being rescued; one with all slots busy has
     nothing to ask for a while, whatever the role's own idle_session_timeout."""
     return {
+        "enable_hashjoin": "off",  # few rows are joined with runs: by the primary key, however few runs there are
+        "enable_mergejoin": "off",
         "statement_timeout": "10s",
         "lock_timeout": "5s",
         "idle_in_transaction_session_timeout": milliseconds(conf().lease / 2),

@@ -771,8 +771,8 @@ def _work(cursor: Any, chance: random.Random, me: UUID, known: list[UUID], limit
     ends = [chance.choice(((Outcome.SUCCEEDED, Status.SUCCEEDED, ""), (Outcome.FAILED, Status.FAILED, Reason.ERROR)))
             for _ in owned]  # fmt: skip
     completions = [
-        Completion(id=id_, claim=claim, outcome=outcome, status=status, reason=reason)
-        for (id_, claim), (outcome, status, reason) in zip(owned, ends, strict=True)
+        Completion(id=run.id, claim=run.claim, outcome=outcome, status=status, reason=reason)
+        for run, (outcome, status, reason) in zip(owned, ends, strict=True)
     ]
     runs.complete_runs(cursor, completions)
     runs.renew_leases(cursor, worker=me, lease=timedelta(seconds=9))

@@ -10,19 +10,19 @@ WITH given AS (
         traceback text, counts boolean, delay interval, took interval)
 ), owned AS MATERIALIZED (
     SELECT run.id, run.claim, run.worker_id, run.attempts, run.started_at, run.cancel_requested_at,
-           coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
+           given.outcome, given.result, given.error, given.exception_class, given.traceback, given.counts, given.delay,
+           given.took, given.status, given.reason, coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
     FROM cronoq_run AS run JOIN given ON run.id = given.id AND run.claim = given.claim
     ORDER BY run.id
     FOR NO KEY UPDATE OF run SKIP LOCKED
 ), ended AS (
-    SELECT owned.*, given.outcome, given.result, given.error, given.exception_class, given.traceback, given.counts,
-           given.delay, given.took,
-           CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'cancelled'
-                WHEN given.status = 'queued' AND given.delay > interval '0' THEN 'scheduled'
-                ELSE given.status END AS status,
-           CASE WHEN owned.cancel_requested_at IS NOT NULL AND given.status <> 'succeeded' THEN 'requested'
-                ELSE given.reason END AS reason
-    FROM owned JOIN given ON owned.id = given.id AND owned.claim = given.claim
+    SELECT id, claim, worker_id, attempts, started_at, outcome, result, error, exception_class, traceback, counts, delay,
+           took, now,
+           CASE WHEN cancel_requested_at IS NOT NULL AND status <> 'succeeded' THEN 'cancelled'
+                WHEN status = 'queued' AND delay > interval '0' THEN 'scheduled'
+                ELSE status END AS status,
+           CASE WHEN cancel_requested_at IS NOT NULL AND status <> 'succeeded' THEN 'requested' ELSE reason END AS reason
+    FROM owned
 ), changed AS (
     UPDATE cronoq_run AS run
     SET status = ended.status,
@@ -58,4 +58,5 @@ SELECT id, claim, status, (SELECT count(*) FROM woken) AS woken FROM changed
 UNION ALL
 SELECT run.id, run.claim, NULL, 0
 FROM cronoq_run AS run JOIN given ON run.id = given.id AND run.claim = given.claim
-WHERE NOT EXISTS (SELECT FROM owned WHERE owned.id = run.id)
+WHERE (SELECT count(*) FROM owned) < (SELECT count(*) FROM given)  -- as a rule none is busy, and nothing is looked for
+  AND NOT EXISTS (SELECT FROM owned WHERE owned.id = run.id)
