@@ -12,6 +12,7 @@ from typing import Any
 
 from cronoq_django import Backoff, Discard, Retry, Snooze, current_run, task
 from cronoq_django.models import Pool, Run
+from cronoq_django.worker.executor import CancelledByRequest
 
 AT_ONCE = Backoff(first=0)
 
@@ -234,3 +235,58 @@ def delete_runs() -> None:
 def enqueue_and_break(name: str) -> None:
     echo.enqueue(name)
     Pool.objects.create(name=name)
+
+
+@task(max_attempts=1)
+def hold_interpreter(path: str, seconds: float) -> None:
+    """One call into C that lets no other thread of the process run, for about so long."""
+    numbers = range(1_000_000)
+    took = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        sum(numbers)
+        took.append(time.perf_counter() - begun)
+    note(path, "begun")
+    sum(range(int(seconds / min(took)) * len(numbers)))
+    note(path, "ended")
+
+
+@task
+def ignore_everything(path: str) -> None:
+    """It goes on whatever is raised in it."""
+    note(path, "begun")
+    while True:
+        try:
+            time.sleep(0.01)
+        except BaseException:
+            note(path, "ignored")
+
+
+@task
+def grow(megabytes: int) -> None:
+    """Keep that much memory for good."""
+    _kept.append(bytearray(os.urandom(1024) * 1024 * megabytes))
+
+
+_kept: list[bytearray] = []
+
+
+@task(max_attempts=5, backoff=AT_ONCE)
+def outlive(folder: str, ending: str) -> str:
+    """Each attempt waits for its file; the first one then ends as it is told, later ones succeed."""
+    run = current_run()
+    assert run is not None
+    note(f"{folder}/lines", f"{ending} {run.attempt}")
+    run.progress(run.attempt, 5, f"attempt {run.attempt}")
+    while not Path(f"{folder}/end-{run.attempt}").exists():
+        time.sleep(0.01)
+    match ending if run.attempt == 1 else "success":
+        case "failure":
+            raise Discard("of the first attempt")
+        case "snooze":
+            raise Snooze(0)
+        case "retry":
+            raise Retry("of the first attempt", after=0)
+        case "cancel":
+            raise CancelledByRequest
+    return f"attempt {run.attempt}"

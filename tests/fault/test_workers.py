@@ -23,20 +23,9 @@ from cronoq_django.store.session import transaction as session_transaction
 from tests import tasks
 
 from .conftest import Fleet, url_of
+from .runs import finished, lines, status_of
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
-
-
-def status_of(result: Any) -> str:
-    return str(Run.objects.values_list("status", flat=True).get(pk=result.id))
-
-
-def finished(*results: Any) -> Callable[[], bool]:
-    return lambda: not Run.objects.filter(pk__in=[r.id for r in results], finished_at__isnull=True).exists()
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def test_all_kinds_of_endings(fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path) -> None:
