@@ -262,6 +262,31 @@ def ignore_everything(path: str) -> None:
             note(path, "ignored")
 
 
+@task(max_attempts=3)
+def kill_worker(path: str, everybody: bool) -> None:
+    """Ends its process at once, as one that is out of memory; or the supervisor with it."""
+    note(path, "begun")
+    if everybody:
+        os.killpg(os.getppid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@task(max_attempts=30)
+def count_line_slowly(path: str, line: str, seconds: float) -> None:
+    note(path, f"{line} {os.getpid()}")
+    time.sleep(seconds)
+
+
+@task(max_attempts=2)
+def count_line_twice(path: str, line: str) -> None:
+    """Fails at first, and asks for another attempt at once."""
+    note(path, line)
+    run = current_run()
+    assert run is not None
+    if run.attempt == 1:
+        raise Retry("once more", after=0)
+
+
 @task
 def grow(megabytes: int) -> None:
     """Keep that much memory for good."""

@@ -1,4 +1,7 @@
-"""A TCP proxy in front of PostgreSQL that can go black, as a network does: nothing is closed, nothing arrives."""
+"""A TCP proxy in front of PostgreSQL that can go black, as a network does: nothing is closed, nothing arrives.
+
+And it can lose the answer to a COMMIT: the server has written, and who asked for it never hears that.
+"""
 
 import socket
 import struct
@@ -10,6 +13,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psutil
 
+COMMITTED = b"C\x00\x00\x00\x0bCOMMIT\x00"  # the server's word for it, however it was asked
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing sends a reset, and waits for nothing
 
 
@@ -22,6 +26,8 @@ class TcpProxy:
         self.port: int = self._listener.getsockname()[1]
         self.accepted: list[float] = []  # when each client came (monotonic)
         self._black = False
+        self._losing: bytes | None = None
+        self.lost = 0  # answers to COMMIT
         self._pairs: list[_Pair] = []
         self._lock = threading.Lock()
         threading.Thread(target=self._accept, name="proxy", daemon=True).start()
@@ -59,6 +65,27 @@ class TcpProxy:
                 self._pairs.remove(pair)
                 pair.close()
 
+    def lose_a_commit(self, said: bytes) -> None:
+        """Swallow the next answer to a COMMIT of a transaction in which the server said this, and reset the connection.
+
+        What has no answer of its own is told apart by notices, which a trigger can raise.
+        """
+        with self._lock:
+            self._losing = said
+
+    def loses(self, transaction: bytes) -> bool:
+        """Whether this commit's answer, after what the server had said since the one before, is to be lost."""
+        with self._lock:
+            if self._losing is None or self._losing not in transaction:
+                return False
+            self._losing = None
+            self.lost += 1
+            return True
+
+    @property
+    def is_losing(self) -> bool:
+        return self._losing is not None
+
     def close(self) -> None:
         """End it all."""
         with suppress(OSError):  # what waits in accept() is woken by this alone
@@ -78,7 +105,7 @@ class TcpProxy:
                 client, _ = self._listener.accept()
                 self.accepted.append(time.monotonic())
                 with self._lock:
-                    pair = _Pair(client, self._target, is_dead=self._black)
+                    pair = _Pair(self, client, self._target, is_dead=self._black)
                     self._pairs = [pair for pair in self._pairs if not pair.is_closed] + [pair]
                 pair.start()
 
@@ -86,7 +113,9 @@ class TcpProxy:
 class _Pair:
     """A client and its connection to the server, with a thread for each direction."""
 
-    def __init__(self, client: socket.socket, target: str, *, is_dead: bool) -> None:
+    def __init__(self, proxy: TcpProxy, client: socket.socket, target: str, *, is_dead: bool) -> None:
+        self._proxy = proxy
+        self._heard = b""  # of the server, since its last commit
         self.is_dead = is_dead
         self.is_closed = False
         self._client = client
@@ -115,10 +144,17 @@ class _Pair:
     def _pump(self, source: socket.socket, sink: socket.socket | None) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
+                if source is self._server and self._proxy.is_losing and self._is_lost(data):
+                    break
                 if not self.is_dead and sink is not None:
                     sink.sendall(data)
         if not self.is_dead:  # in the dark nobody hears of the other's end
             self.close()
+
+    def _is_lost(self, data: bytes) -> bool:
+        transaction, committed, rest = (self._heard + data).rpartition(COMMITTED)
+        self._heard = rest
+        return bool(committed) and self._proxy.loses(transaction)
 
 
 class Effort:
