@@ -66,6 +66,7 @@ class ClaimedRun:
     scheduled_for: datetime | None
     created_at: datetime
     root_id: UUID | None
+    is_suspect: bool = False  # it may be what killed its workers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,8 +119,8 @@ def claim_runs(
 ) -> list[ClaimedRun]:
     """Claim up to `limit` queued runs of a pool for a `worker` under a `lease`, the most urgent first.
 
-    None of `excluded` scripts. Those beyond `free` (default: the limit) will not begin at once. `marks` say where to
-    look (the most urgent first); without them it looks everywhere.
+    None of `excluded` scripts; at most one suspect, or none, if not `suspects`. What is beyond `free` (default: the
+    limit) will not begin at once. `marks` say where to look (the most urgent first); without them it looks everywhere.
     """
     marks = look_for_runs(cursor, pool) if marks is None else marks
     return claimed(run(cursor, "claim_runs", **claim_of(pool=pool, marks=marks, **options), now=now))
@@ -134,6 +135,7 @@ def claim_of(
     marks: Sequence[Place],
     free: int | None = None,
     excluded: Collection[str] = (),
+    suspects: bool = True,
 ) -> dict[str, Any]:
     """What the statement that claims is told."""
     return {
@@ -143,6 +145,7 @@ def claim_of(
         "free": limit if free is None else free,
         "lease": lease,
         "excluded": list(excluded),
+        "suspects": suspects,
         "priorities": [mark.priority for mark in marks],
         "dues": [mark.due_at for mark in marks],
         "ids": [mark.id for mark in marks],

@@ -172,7 +172,8 @@ class Child:
         """One round's transaction, if there is anything to write or to ask."""
         batch = self._completer.batch()
         begun = self._unmarked()
-        claims = [] if self._draining else self._claimer.claims(session, self._held(batch))
+        suspects = not any(execution.run.is_suspect for execution in self._running.values())
+        claims = [] if self._draining else self._claimer.claims(session, self._held(batch), suspects=suspects)
         details = self._news(batch)
         if not (batch or begun or claims or details):
             return []

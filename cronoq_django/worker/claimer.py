@@ -95,8 +95,11 @@ class Claimer:
         """What was claimed ahead found no thread: nothing is claimed ahead for now."""
         self._pools[pool].pace = 1.0
 
-    def claims(self, session: Session, held: Mapping[str, int]) -> list[dict[str, Any]]:
-        """What to ask for now, for each pool that has room beside what is held. Raises Unavailable."""
+    def claims(self, session: Session, held: Mapping[str, int], *, suspects: bool = True) -> list[dict[str, Any]]:
+        """What to ask for now, for each pool that has room beside what is held; for no `suspects` where one is.
+
+        Raises Unavailable.
+        """
         excluded = [script for script, until in self._excluded.items() if until > time.monotonic()]
         claims = []
         for name, pool in self._pools.items():
@@ -116,6 +119,7 @@ class Claimer:
                     lease=conf().lease,
                     marks=marks,
                     excluded=excluded,
+                    suspects=suspects,
                 )
             )
         return claims

@@ -172,6 +172,30 @@ def test_a_day_is_24_hours_in_a_session_of_any_zone(cursor: Any) -> None:
     assert Run.objects.get().due_at == before + timedelta(days=1)
 
 
+def test_suspects_are_claimed_one_at_a_time(cursor: Any) -> None:
+    """Runs that were lost together came back together, and were lost together again: beside one that killed its worker
+    three times, three others failed."""
+    suspects = set(add(cursor, a_run(), a_run(), a_run()))
+    for _ in range(2):
+        claimed = claim(cursor)
+        assert {one.id for one in claimed} == suspects
+        assert not any(one.is_suspect for one in claimed)
+        runs.take_back_from(cursor, WORKER, begun=[one.claim for one in claimed])
+    (fresh,) = add(cursor, a_run())
+    first, other = claim(cursor)
+    assert first.is_suspect
+    assert (first.id in suspects, other.id) == (True, fresh)
+    assert claim(cursor, suspects=False) == []  # as long as that one executes
+    (second,) = claim(cursor)
+    assert second.id in suspects - {first.id}
+    release = {"outcome": Outcome.RELEASED, "status": Status.QUEUED, "counts": False}
+    complete(cursor, Completion(id=second.id, claim=second.claim, **release))
+    (again,) = claim(cursor)
+    assert again.is_suspect  # also after it was given back
+    complete(cursor, failed(again, status=Status.QUEUED, reason="", counts=False))
+    assert len(claim(cursor)) == 2  # one that ended by itself is none any more, beside the third
+
+
 def test_a_release_that_never_began_leaves_no_trace(cursor: Any) -> None:
     add(cursor, a_run())
     (claimed,) = claim(cursor)

@@ -32,7 +32,7 @@ WITH given AS (
         error = ended.error,
         claim = NULL,
         lease_expires_at = NULL,
-        solo = false,
+        solo = run.solo AND ended.outcome = 'released',
         due_at = CASE WHEN ended.status IN ('queued', 'scheduled')
                            AND NOT (ended.outcome = 'released' AND ended.delay = interval '0')  -- keeps its place
                       -- In seconds: a day added to a timestamp is 23 hours long when the session's zone springs forward.

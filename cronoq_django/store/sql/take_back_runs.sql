@@ -3,7 +3,9 @@
 -- order, stale statistics made this walk the whole primary key. Relies on: cronoq_run_running (partial index). Whatever
 -- the old owner still sends is refused by its claim.
 -- A begun attempt counts as lost. Which had begun is known (`begun`, by claim) where a supervisor outlived its child.
--- Else the row tells, late: one that was not seen to begin does not count, and is claimed alone (solo) next time.
+-- Else the row tells, late: one that was not seen to begin does not count, and from then on each of its claims does (solo),
+-- until an attempt ends by itself: one that kills worker and supervisor at once is not tried twice as often as allowed.
+-- The same for one that was lost twice, or has one attempt left: see what a claim does with such suspects.
 WITH expired AS MATERIALIZED (
     SELECT id, worker_id, claim, started_at, attempts, max_attempts, cancel_requested_at,
            coalesce(claim = ANY (%(begun)s::bigint[]), started_at IS NOT NULL) AS counts,
@@ -30,7 +32,9 @@ WITH expired AS MATERIALIZED (
         error = CASE decided.status WHEN 'cancelled' THEN '' WHEN 'failed' THEN 'The worker was lost.' ELSE %(why)s END,
         claim = NULL,
         lease_expires_at = NULL,
-        solo = decided.status = 'queued' AND NOT decided.counts AND %(begun)s::bigint[] IS NULL,
+        solo = decided.status = 'queued'
+               AND (run.solo OR NOT decided.counts AND %(begun)s::bigint[] IS NULL
+                    OR decided.counts AND (run.attempts > 0 OR run.max_attempts <= 2)),
         started_at = CASE WHEN decided.status = 'queued' THEN NULL
                           WHEN decided.counts THEN coalesce(run.started_at, decided.now) ELSE run.started_at END,
         due_at = CASE WHEN decided.status = 'queued' THEN decided.now ELSE run.due_at END,
