@@ -6,18 +6,26 @@ claim. Here a claim is a number that no other claim has: whoever held an older o
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
 
+from cronoq_django.leader.fence import Fence
 from cronoq_django.models import Attempt, Dependency, Run, RunDetail, Worker
-from cronoq_django.models.choices import Outcome, Status
+from cronoq_django.models.choices import Condition, Outcome, Reason, Status
+from cronoq_django.models.ids import uuid7
 from cronoq_django.store import runs
+from cronoq_django.store.controls import cancel_runs
+from cronoq_django.store.runs import ClaimedRun
+from cronoq_django.tasks.enqueue import enqueue_many
 from tests import tasks
 from tests.fault.conftest import Fleet, Process, database_url
 from tests.fault.proxy import TcpProxy
@@ -29,77 +37,119 @@ pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True), pytest
 
 TIMES = int(os.environ.get("CRONOQ_REPEATS", "1"))
 ENDINGS = ["success", "failure", "snooze", "retry", "cancel"]
-LATE = {**OUTCOMES, "cancel": (Outcome.CANCELLED, Status.CANCELLED, "requested")}
-SECONDS = {**OUTCOMES, "still running": None, "cancel": LATE["cancel"]}  # what became of the second owner's attempt
+LATE = {**OUTCOMES, "cancel": (Outcome.CANCELLED, Status.CANCELLED, Reason.REQUESTED)}
+BATCH = 20
 
 
-def rows_of(run: Any) -> list[Any]:
-    """All that there is of a run: itself, attempts, what it said, and what waits for it."""
-    return [
-        *Run.objects.filter(pk=run.id).values(),
-        *Attempt.objects.filter(run=run.id).order_by("id").values(),
-        *RunDetail.objects.filter(run=run.id).values(),
-        *Dependency.objects.filter(prerequisite=run.id).order_by("id").values(),
-        *Run.objects.filter(pk__in=Dependency.objects.filter(prerequisite=run.id).values("run"))
-        .order_by("id")
-        .values(),
+def rows_of(ids: Iterable[Any]) -> list[Any]:
+    """All that there is of runs: themselves, attempts, what they said, and what waits for them."""
+    ids = list(ids)
+    dependencies = Dependency.objects.filter(prerequisite__in=ids)
+    rows = (
+        Run.objects.filter(pk__in=[*ids, *dependencies.values_list("run", flat=True)]),
+        Attempt.objects.filter(run__in=ids),
+        RunDetail.objects.filter(run__in=ids),
+        dependencies,
+    )
+    return [row for found in rows for row in found.order_by("pk").values()]
+
+
+def begun(zombie: UUID) -> list[ClaimedRun]:
+    """Runs with keys, each with others that wait for it, whose attempts have begun and whose leases are over."""
+    bound = [tasks.add.using(key=f"{number}", max_attempts=9).bind(1) for number in range(BATCH)]
+    waiting = [
+        tasks.add.using(after=one, on=on, queue_name="later").bind(2) for one in bound for on in Condition.values
     ]
+    enqueue_many([*bound, *waiting])
+    firsts = claim(worker=zombie, limit=BATCH)
+    with transaction.atomic(), connection.cursor() as cursor:
+        assert len(runs.mark_started(cursor, [(one.id, one.claim, timedelta()) for one in firsts])) == BATCH
+    Run.objects.filter(worker=zombie).update(lease_expires_at="2026-01-01T00:00Z")
+    return firsts
 
 
-@pytest.mark.parametrize("second", SECONDS)
+def rescued(leading: Fence) -> dict[str, int]:
+    """How many runs have which state, once those whose lease was over are taken back."""
+    with leading.transaction() as tx:
+        assert len(runs.rescue(tx, limit=100)) == BATCH
+    return dict(Counter(Run.objects.filter(pool="default").values_list("status", flat=True)))
+
+
+def assert_refused(zombie: UUID, firsts: list[ClaimedRun], late: str) -> None:
+    """Whatever the first owner, or its supervisor, still says."""
+    before = rows_of(one.id for one in firsts)
+    with transaction.atomic(), connection.cursor() as cursor:
+        runs.write_details(cursor, [runs.Detail(one.id, one.claim, 1, 5, "the zombie's", "") for one in firsts])
+        assert runs.mark_started(cursor, [(one.id, one.claim, timedelta()) for one in firsts]) == set()
+        completed = runs.complete_runs(cursor, [outcome_of(one, LATE[late], result='"late"') for one in firsts])
+        assert (completed.accepted, completed.busy) == ({}, set())
+        assert runs.renew_leases(cursor, worker=zombie, lease=timedelta(hours=9)) == []
+        assert runs.take_back_from(cursor, zombie, begun=[one.claim for one in firsts]) == {}
+    assert rows_of(one.id for one in firsts) == before
+
+
+@pytest.mark.parametrize("second", [*LATE, "still executes"])
 @pytest.mark.parametrize("late", LATE)
-def test_b19_every_late_outcome_is_refused(late: str, second: str) -> None:
-    """By the statements alone, each twenty times."""
-    for number in range(20):
-        run = tasks.add.using(key=f"{number}", max_attempts=9).enqueue(1)
-        children(run)
-        (first,) = claim()
-        with transaction.atomic(), connection.cursor() as cursor:
-            runs.mark_started(cursor, [(first.id, first.claim, timedelta())])
-            Run.objects.filter(pk=first.id).update(lease_expires_at="2026-01-01T00:00Z")
-            assert runs._taken_back(
-                cursor, runs.run(cursor, "take_back_runs", worker=None, begun=None, why="", limit=9, now=None)
-            ) == {first.id: Status.QUEUED}
-        (owner,) = claim()
-        assert owner.claim > first.claim
-        detail = runs.Detail(owner.id, owner.claim, 2, 5, "the second's", "")
-        with transaction.atomic(), connection.cursor() as cursor:
-            runs.write_details(cursor, [detail])
-            if (how := SECONDS[second]) is not None:
-                assert runs.complete_runs(cursor, [outcome_of(owner, how)]).accepted
-        before = rows_of(run)
-        with transaction.atomic(), connection.cursor() as cursor:
-            zombies = runs.Detail(first.id, first.claim, 1, 5, "the zombie's", "")
-            runs.write_details(cursor, [zombies])
-            assert runs.mark_started(cursor, [(first.id, first.claim, timedelta())]) == set()
-            completed = runs.complete_runs(cursor, [outcome_of(first, LATE[late], result='"late"')])
-            assert (completed.accepted, completed.busy) == ({}, set())
-            assert first.claim not in [one[1] for one in runs.renew_leases(cursor, worker=first.id, lease=timedelta(9))]
-        assert rows_of(run) == before
-        Run.objects.filter(pk=run.id).exclude(status__in=["succeeded", "failed", "cancelled"]).delete()
-    assert Attempt.objects.filter(outcome=Outcome.LOST).count() == 20
+def test_b19_every_late_outcome_is_refused(leading: Fence, late: str, second: str) -> None:
+    """By the statements alone, twenty runs each."""
+    firsts = begun(zombie := uuid7())
+    assert rescued(leading) == {Status.QUEUED: BATCH}
+    owners = claim(limit=BATCH)
+    assert {one.id for one in owners} == {one.id for one in firsts}
+    with transaction.atomic(), connection.cursor() as cursor:
+        runs.write_details(cursor, [runs.Detail(one.id, one.claim, 2, 5, "the second's", "") for one in owners])
+        if second != "still executes":
+            outcomes = [outcome_of(one, LATE[second], result='"second"') for one in owners]
+            assert len(runs.complete_runs(cursor, outcomes).accepted) == BATCH
+    assert_refused(zombie, firsts, late)
+    assert Attempt.objects.filter(outcome=Outcome.LOST, worker=zombie).count() == BATCH
+
+
+@pytest.mark.parametrize("late", LATE)
+def test_b19_no_late_outcome_undoes_a_cancel(leading: Fence, late: str) -> None:
+    """Half of the runs were cancelled while their first owner was away, the others while the second one executes."""
+    firsts = begun(zombie := uuid7())
+    cancel_runs([one.id for one in firsts[: BATCH // 2]])
+    assert rescued(leading) == {Status.CANCELLED: BATCH // 2, Status.QUEUED: BATCH // 2}
+    owners = claim(limit=BATCH)
+    assert {one.id for one in owners} == {one.id for one in firsts[BATCH // 2 :]}
+    cancel_runs([one.id for one in owners])
+    assert_refused(zombie, firsts, late)
+    with transaction.atomic(), connection.cursor() as cursor:
+        assert len(runs.complete_runs(cursor, [outcome_of(one, OUTCOMES["retry"]) for one in owners]).accepted) == 10
+    assert set(Run.objects.filter(pool="default").values_list("status", "key_held")) == {(Status.CANCELLED, False)}
+    waiting = Counter(Dependency.objects.values_list("condition", "run__status"))
+    assert waiting == {
+        ("success", Status.SKIPPED): BATCH,
+        ("failure", Status.QUEUED): BATCH,
+        ("any", Status.QUEUED): BATCH,
+    }
 
 
 @contextmanager
-def frozen(first: Process, child_alone: bool) -> Iterator[None]:
-    """SIGSTOP, to the whole group or only to the child that executes: its supervisor then renews for it no more."""
-    (worker,) = Worker.objects.filter(status="online")
-    stop = (lambda number: os.kill(worker.process_id, number)) if child_alone else first.signal_all
+def away(first: Process, proxy: TcpProxy, how: str) -> Iterator[None]:
+    """SIGSTOP, to the whole group or only to the child, whose supervisor then renews for it no more; or nothing that it
+    says arrives and nobody answers; or its sessions end, and it gets no others."""
+    match how:
+        case "frozen":
+            stop: Callable[[int], None] = first.signal_all
+        case "its child frozen":
+            (worker,) = Worker.objects.filter(status="online")
+            stop = partial(os.kill, worker.process_id)
+        case _:
+            proxy.go_black()
+            if how == "cut off":
+                proxy.cut()
+            yield
+            proxy.heal()
+            return
     stop(signal.SIGSTOP)
     yield
     stop(signal.SIGCONT)
 
 
-@contextmanager
-def in_the_dark(proxy: TcpProxy) -> Iterator[None]:
-    """Nothing that it says arrives, and nobody answers."""
-    proxy.go_black()
-    yield
-    proxy.heal()
-
-
 @pytest.mark.parametrize("second", ["has ended", "still executes"])
-@pytest.mark.parametrize("cut_off", ["frozen", "its child frozen", "in the dark"])
+@pytest.mark.parametrize("cut_off", ["frozen", "its child frozen", "in the dark", "cut off"])
 def test_b19_a_worker_that_wakes_changes_nothing(
     fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path, cut_off: str, second: str
 ) -> None:
@@ -114,20 +164,21 @@ def test_b19_a_worker_that_wakes_changes_nothing(
             results = {ending: tasks.outlive.using(key=ending).enqueue(str(folder), ending) for ending in ENDINGS}
             waiting = {ending: children(result) for ending, result in results.items()}
             wait_until(lambda folder=folder: len(lines(folder / "lines")) == 5)
-            wait_until(lambda: Run.objects.filter(started_at__isnull=False).count() == 5, what="the rows tell of it")
+            ours = Run.objects.filter(pk__in=[result.id for result in results.values()])  # not what is due each minute
+            wait_until(lambda ours=ours: not ours.filter(started_at=None).exists(), what="the rows tell of it")
             zombie = row(results["success"]).worker_id
-            dark = cut_off == "in the dark"
-            with in_the_dark(proxy) if dark else frozen(first, child_alone=cut_off == "its child frozen"):
+            with away(first, proxy, cut_off):
                 other = fleet.worker(*options[0], **options[1])
                 wait_until(lambda folder=folder: len(lines(folder / "lines")) == 10, what="all are taken over")
                 if second == "has ended":
                     (folder / "end-2").touch()
                     wait_until(finished(*results.values()))
-                before = {ending: rows_of(result) for ending, result in results.items()}
+                before = rows_of(result.id for result in results.values())
                 (folder / "end-1").touch()
-            wait_until(lambda first=first: first.output.count("was refused") == 5, what="each outcome is refused")
+            for result in results.values():
+                wait_until(lambda first=first, refused=f"{result.id} was refused": refused in first.output)
             if second == "has ended":
-                assert {ending: rows_of(result) for ending, result in results.items()} == before
+                assert rows_of(result.id for result in results.values()) == before
             (folder / "end-2").touch()
             wait_until(finished(*results.values()))
             for ending, result in results.items():
