@@ -36,18 +36,25 @@ def test_b19_a_thousand_tasks_and_twenty_kills(fleet: Fleet, wait_until: Callabl
     results: list[Any] = []
     chance = random.Random(19)
     killed: dict[UUID, str] = {}
-    while len(killed) < KILLS or len(results) < MANY:
+
+    def submit(number: int) -> None:
+        bound = [tasks.count_line_slowly.bind(str(path), str(n + len(results)), 0.01) for n in range(number)]
+        results.extend(enqueue_many(bound))
+
+    def executing() -> Worker | None:
         if Run.objects.filter(script="tests.tasks.count_line_slowly", finished_at=None).count() < MANY / KILLS:
-            bound = [tasks.count_line_slowly.bind(str(path), str(n + len(results)), 0.01) for n in range(100)]
-            results += enqueue_many(bound)
-        if len(killed) >= KILLS or (victim := at_work(chance, killed)) is None:
-            continue
+            submit(100)
+        return at_work(chance, killed)
+
+    for _ in range(KILLS):
+        victim = wait_until(executing)
         if chance.random() < 0.5:
             killed[victim.pk] = "child"
             os.kill(victim.process_id, signal.SIGKILL)
         else:
             killed[victim.pk] = "supervisor"
             kill_supervisor(victim, fleet, workers)
+    submit(max(0, MANY - len(results)))
     wait_until(finished(*results))
     runs = Run.objects.filter(pk__in=[result.id for result in results])
     assert set(runs.values_list("status", flat=True)) == {Status.SUCCEEDED}
