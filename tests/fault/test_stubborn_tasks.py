@@ -14,6 +14,7 @@ import pytest
 from cronoq_django.models import Attempt, Run, Worker
 from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.store.controls import cancel_runs
+from cronoq_django.tasks.enqueue import enqueue_many
 from tests import tasks
 
 from .conftest import Fleet
@@ -86,9 +87,8 @@ def test_a_task_that_ignores_a_cancel_is_ended_after_the_grace(
 ) -> None:
     path = tmp_path / "lines"
     fleet.worker("--pool", "default=2", CRONOQ_GRACE=str(GRACE))
-    stubborn = [tasks.hold_interpreter.enqueue(str(path), 1e6), tasks.ignore_everything.enqueue(str(path))]
-    for result in stubborn:
-        wait_until(lambda result=result: status_of(result) == Status.RUNNING)
+    for bound in (tasks.hold_interpreter.bind(str(path), 1e6), tasks.ignore_everything.bind(str(path))):
+        (result,) = enqueue_many([bound])
         wait_until(lambda: "begun" in lines(path))
         asked_at = time.monotonic()
         assert cancel_runs([Run.objects.get(pk=result.id).pk]).requested == 1
