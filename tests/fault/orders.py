@@ -18,6 +18,9 @@ from cronoq_django.store.session import Session, connect, transaction
 PATIENT = {"lock_timeout": "30s", "statement_timeout": "30s"}  # for who is to wait until another lets go
 
 Work = Callable[[Any], Any]
+NOTHING = (
+    object()
+)  # what a work comes to that has changed and locked nothing: when it commits is all the same, and no step
 
 
 @dataclass(frozen=True)
@@ -84,8 +87,8 @@ class Actor:
             for work in (self.part.work, self.part.then):
                 if work is not None:
                     with transaction(self.session) as cursor:
-                        work(Gated(cursor, self._pause, is_first=work is self.part.work))
-                        self._pause("commit")
+                        if work(Gated(cursor, self._pause, is_first=work is self.part.work)) is not NOTHING:
+                            self._pause("commit")
         except Exception as error:
             self.error = error
         finally:
