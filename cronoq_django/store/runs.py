@@ -252,6 +252,7 @@ def take_back_from(
         begun=None if begun is None else list(begun),
         why=clean_text(why),
         limit=limit,
+        lease=None,
         now=None,
     )
     return _taken_back(cursor, rows)
@@ -291,9 +292,14 @@ def _ended(cursor: Cursor, name: str, /, **params: Any) -> list[UUID]:
     return ended
 
 
-def rescue(tx: FencedTransaction, *, limit: int, now: datetime | None = None) -> dict[UUID, Status]:
-    """Take back runs whose lease ran out: queued again, or failed as lost if that was the last attempt."""
-    return _taken_back(tx, run(tx, "take_back_runs", worker=None, begun=None, why="", limit=limit, now=now or tx.now))
+def rescue(
+    tx: FencedTransaction, *, limit: int, lease: timedelta = timedelta(), now: datetime | None = None
+) -> dict[UUID, Status]:
+    """Take back runs whose lease ran out: queued again, or failed as lost if that was the last attempt. But not from
+    workers that were heard of within the last `lease`: somebody held the row, and it could not be renewed."""
+    moment = now or tx.now
+    rows = run(tx, "take_back_runs", worker=None, begun=None, why="", limit=limit, lease=lease, now=moment)
+    return _taken_back(tx, rows)
 
 
 def _taken_back(cursor: Cursor, rows: list[tuple[Any, ...]]) -> dict[UUID, Status]:

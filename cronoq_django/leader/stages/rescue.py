@@ -1,7 +1,8 @@
 """Rescue: take back the runs of vanished workers.
 
 A lease runs out when its worker died, froze, or lost the database. The run goes back to its queue if attempts are left,
-else it fails as lost. Whatever the old owner still sends is refused by the claim it no longer holds.
+else it fails as lost. Whatever the old owner still sends is refused by the claim it no longer holds. A lease also runs
+out when somebody holds the row for that long; then its worker is still heard of, and keeps the run.
 
 Not at once in a new term: if it was the database that was away, all leases ran out together, and living workers are
 about to renew theirs. (A leader that came back first took every running task away from its worker, and it ran twice.)
@@ -32,7 +33,7 @@ class Rescue(Stage):
         self._due = time.monotonic() + min(conf().lease.total_seconds() / 3, 5.0) + 2.0
 
     def step(self, tx: FencedTransaction) -> int:
-        taken_back = runs.rescue(tx, limit=self.batch)
+        taken_back = runs.rescue(tx, limit=self.batch, lease=conf().lease)
         for run, status in taken_back.items():
             logger.warning("Run %s was lost with its worker: %s.", run, status)
         return len(taken_back)

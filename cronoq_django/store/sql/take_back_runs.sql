@@ -2,6 +2,9 @@
 -- Locks: the rows it changes, skipping those being finished right now; so the order is free, and it is the index's: in id
 -- order, stale statistics made this walk the whole primary key. Relies on: cronoq_run_running (partial index). Whatever
 -- the old owner still sends is refused by its claim.
+-- A lease also runs out when somebody holds the row for that long, in a console for example: it can't be renewed, and its
+-- worker is alive. So a worker that was heard of within the last lease keeps what it has: its supervisor renews for it and
+-- writes its heartbeat after that, for nobody who is dead or stopped.
 -- A begun attempt counts as lost. Which had begun is known (`begun`, by claim) where a supervisor outlived its child.
 -- Else the row tells, late: one that was not seen to begin does not count, and from then on each of its claims does (solo),
 -- until an attempt ends by itself: one that kills worker and supervisor at once is not tried twice as often as allowed.
@@ -10,10 +13,14 @@ WITH expired AS MATERIALIZED (
     SELECT id, worker_id, claim, started_at, attempts, max_attempts, cancel_requested_at,
            coalesce(claim = ANY (%(begun)s::bigint[]), started_at IS NOT NULL) AS counts,
            coalesce(%(now)s::timestamptz, clock_timestamp()) AS now
-    FROM cronoq_run
+    FROM cronoq_run AS run
     WHERE status = 'running'
       AND CASE WHEN %(worker)s::uuid IS NULL
                THEN lease_expires_at < coalesce(%(now)s::timestamptz, clock_timestamp())
+                    AND NOT EXISTS (
+                        SELECT FROM cronoq_worker AS owner
+                        WHERE owner.id = run.worker_id AND owner.status IN ('online', 'draining')
+                          AND owner.last_heartbeat_at > coalesce(%(now)s::timestamptz, clock_timestamp()) - %(lease)s::interval)
                ELSE worker_id = %(worker)s::uuid END
     ORDER BY worker_id
     LIMIT %(limit)s
