@@ -425,7 +425,7 @@ def test_when_the_last_two_end_together_what_waits_for_them_is_released_once(
         ("insert_dependencies", "unnest(%(late)s::uuid[])", "unnest(%(late)s::uuid[]) WHERE false"),
         ("take_unsettled", "FOR SHARE SKIP LOCKED", ""),
         ("take_unsettled", "WHERE goes_on AND id NOT IN (SELECT id FROM held)", "WHERE false"),
-        ("lock_dependants", "WHERE NOT waits OR id IN (SELECT id FROM locked)", ""),
+        ("lock_dependants", "dependants WHERE id IN (SELECT id FROM locked)", "dependants"),
     ],
 )
 def test_a_broken_statement_is_found_out(
