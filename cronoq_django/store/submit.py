@@ -68,29 +68,47 @@ def in_order(runs: Iterable[NewRun]) -> list[NewRun]:
     return sorted(runs, key=lambda one: one.key_hash or b"")
 
 
-def _submit(cursor: Cursor, left: Sequence[NewRun]) -> dict[UUID, Submitted]:
-    found: dict[UUID, Submitted] = {}
+def _submit(cursor: Cursor, runs: Sequence[NewRun]) -> dict[UUID, Submitted]:
+    """Insert runs, with keys in their order. Who has inserted one and comes back for one before it may wait for who has
+    that one, and waits for the other: then it lets go of all, and goes on in halves, one after the other."""
+    if sum(one.key_hash is not None for one in runs) > 1:
+        cursor.execute("/* cronoq: submit */ SAVEPOINT cronoq_submit")
+        found, left, _ = _insert(cursor, runs)
+        if left:
+            cursor.execute("/* cronoq: submit */ ROLLBACK TO SAVEPOINT cronoq_submit")
+        cursor.execute("/* cronoq: submit */ RELEASE SAVEPOINT cronoq_submit")
+        if left:
+            half = len(runs) // 2
+            return _submit(cursor, runs[:half]) | _submit(cursor, runs[half:])
+        return found
+    submitted: dict[UUID, Submitted] = {}
+    left = list(runs)
     for _ in range(TRIES):
-        for id_, created_at in insert_runs(cursor, left).items():
-            found[id_] = Submitted(id_, created_at, created=True)
-        left = [one for one in left if one.id not in found]
+        found, left, over = _insert(cursor, left)
+        submitted |= found
         if not left:
-            return found
-        hashes = [one.key_hash for one in left if one.key_hash is not None]
-        rows = run(cursor, "held_runs", ids=[one.id for one in left], hashes=hashes, now=None)
-        over = [id_ for id_, _, _, is_over in rows if is_over]
-        # One that was inserted before by its own id, and one that holds the key. (Whoever held it may just have ended.)
-        there = {id_: (id_, created_at) for id_, created_at, _, _ in rows}
-        holders = {bytes(held): there[id_] for id_, _, held, is_over in rows if held is not None and not is_over}
-        for one in left:
-            if (row := there.get(one.id) or holders.get(one.key_hash or b"")) is not None:
-                found[one.id] = Submitted(*row, created=False)
-        left = [one for one in left if one.id not in found]
-        if not left:
-            return found
+            return submitted
         if over:
             run(cursor, "free_keys", ids=over, limit=len(over), now=None)
     raise Unavailable(f"the key {left[0].key!r} changes hands all the time")
+
+
+def _insert(cursor: Cursor, runs: Sequence[NewRun]) -> tuple[dict[UUID, Submitted], list[NewRun], list[UUID]]:
+    """Insert runs, and look who is in the way of the others: what is known of them by then, which of them are to be
+    inserted again, and the runs whose time with their keys is over."""
+    found = {id_: Submitted(id_, at, created=True) for id_, at in insert_runs(cursor, runs).items()}
+    left = [one for one in runs if one.id not in found]
+    if not left:
+        return found, [], []
+    hashes = [one.key_hash for one in left if one.key_hash is not None]
+    rows = run(cursor, "held_runs", ids=[one.id for one in left], hashes=hashes, now=None)
+    # One that was inserted before by its own id, and one that holds the key. (Whoever held it may just have ended.)
+    there = {id_: (id_, created_at) for id_, created_at, _, _ in rows}
+    holders = {bytes(held): there[id_] for id_, _, held, is_over in rows if held is not None and not is_over}
+    for one in left:
+        if (row := there.get(one.id) or holders.get(one.key_hash or b"")) is not None:
+            found[one.id] = Submitted(*row, created=False)
+    return found, [one for one in left if one.id not in found], [id_ for id_, _, _, is_over in rows if is_over]
 
 
 def _insert_dependencies(

@@ -20,13 +20,16 @@ from django.utils import timezone
 from cronoq_django.errors import Unavailable
 from cronoq_django.models import Run, Worker
 from cronoq_django.models.choices import Outcome, Status
+from cronoq_django.models.ids import uuid7
 from cronoq_django.store import runs
-from cronoq_django.store.runs import Completion
+from cronoq_django.store.runs import Completion, NewRun
 from cronoq_django.store.session import transaction
+from cronoq_django.store.submit import Submitted, submit_runs
 from cronoq_django.worker.sessions import session_settings
 from tests import tasks
 from tests.fault.conftest import Fleet
 from tests.fault.database import Database, Work, in_transaction, made_anew
+from tests.fault.orders import Orders, Part
 from tests.fault.runs import finished
 from tests.fault.server import OwnServer, provided
 
@@ -177,6 +180,52 @@ def test_b22_archiver_and_whoever_ends_what_the_old_ones_waited_for(database: Da
     assert database.deadlocks() == 0
     assert states(database) == ["succeeded"]
     assert database.server.query("SELECT FROM cronoq_dependency") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_b22_two_that_enqueue_the_same_keys_as_the_time_of_one_is_over() -> None:
+    """One had the second key when it came back for the first, which the other one had, and wanted the second."""
+    orders = Orders(sessions=2, witness="SELECT 1", forget="SELECT 1")
+
+    def prepare() -> tuple[list[Part], Callable[[], None]]:
+        orders.referee.execute("DELETE FROM cronoq_run")
+        orders.referee.execute(
+            "INSERT INTO cronoq_run (id, trigger, script, args, kwargs, status, finished_at, key, key_hash, "
+            "key_held, key_until) VALUES (%s, 'enqueue', 'tests.tasks.add', '[]', '{}', 'succeeded', now(), %s, %s, "
+            "true, now() - interval '1 s')",
+            (uuid7(), "a", b"a"),
+        )
+        told: dict[str, list[Submitted]] = {"a": [], "b": []}
+
+        def submit(*keys: str) -> Work:
+            def work(cursor: Any) -> None:
+                new = {key: NewRun(script="tests.tasks.add", key=key, key_hash=key.encode()) for key in keys}
+                made = submit_runs(cursor, list(new.values()))
+                for key, one in new.items():
+                    told[key].append(made[one.id])
+
+            return work
+
+        def check() -> None:
+            rows = "SELECT key, id FROM cronoq_run WHERE key_held AND finished_at IS NULL ORDER BY key"
+            held = orders.referee.execute(rows).fetchall()
+            assert [key for key, _ in held] == ["a", "b"]
+            for key, holder in held:
+                assert sorted((one.id, one.created) for one in told[key]) == [(holder, False), (holder, True)]
+
+        def one_after_the_other(cursor: Any) -> None:
+            submit("a")(cursor)
+            submit("b")(cursor)
+
+        joined = ("submit", "held_runs")
+        return [Part("both", submit("a", "b"), joined), Part("one after the other", one_after_the_other, joined)], check
+
+    try:
+        orders.every_order(prepare)
+
+        assert set(orders.waits) == {"both", "one after the other"}
+    finally:
+        orders.close()
 
 
 # Who gets the error all the same
