@@ -5,7 +5,9 @@ import builtins
 import logging
 import os
 import signal
+import threading
 import time
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -149,6 +151,43 @@ def leave_a_mess(kind: str) -> None:
             translation.activate("pl")
         case "silent":
             raise _SilentError
+        case "generator exit":
+            raise GeneratorExit
+        case "group":
+            raise BaseExceptionGroup("several", [SystemExit(1), ValueError("no")])
+        case "recursion":
+            leave_a_mess.func(kind)
+        case "thread":
+            threading.Thread(target=time.sleep, args=(600,)).start()
+        case "context":
+            spoilt.set("spoilt")
+        case "session":
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SET search_path = pg_catalog; SET TIME ZONE 'Asia/Tokyo'; "
+                    "SET default_transaction_read_only = on; SELECT pg_advisory_lock(31); LISTEN leftover; "
+                    "CREATE TEMP TABLE leftover (n int); PREPARE leftover AS SELECT 1; "
+                    "SET statement_timeout = 1"
+                )
+
+
+spoilt: ContextVar[str] = ContextVar("spoilt", default="clean")
+
+
+@task
+def session_of() -> list[Any]:
+    """How a task finds the connection, and the context."""
+    from django.db import connection
+
+    asked = (
+        "SELECT current_setting('statement_timeout'), current_setting('search_path'), current_setting('TimeZone'), "
+        "current_setting('transaction_read_only'), (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND "
+        "pid = pg_backend_pid()), (SELECT count(*) FROM pg_listening_channels()), "
+        "(SELECT count(*) FROM pg_prepared_statements WHERE name = 'leftover'), to_regclass('pg_temp.leftover')::text"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(asked)
+        return [os.getpid(), spoilt.get(), *cursor.fetchone()]
 
 
 class _SilentError(Exception):

@@ -375,7 +375,7 @@ def clear_connections() -> None:
             connection.close_if_unusable_or_obsolete()
             if connection.connection is not None:  # kept for the next task, which must not find this one's settings
                 with connection.cursor() as cursor:
-                    cursor.execute("RESET ALL")
+                    cursor.execute("DISCARD ALL")
                 connection.init_connection_state()
         except Exception:
             logger.exception("A connection could not be cleared after a task: closed.")

@@ -13,3 +13,5 @@ CRONOQ = {
     "LEASE": env.float("CRONOQ_LEASE", default=3.0),
     "GRACE": env.float("CRONOQ_GRACE", default=10.0),
 }
+
+DATABASES["default"]["CONN_MAX_AGE"] = env.json("CRONOQ_CONN_MAX_AGE", default=0)  # noqa: F405
