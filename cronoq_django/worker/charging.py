@@ -11,7 +11,6 @@ last, and numbers of eight bytes are not torn.
 
 import ctypes
 import time
-from functools import cached_property
 from multiprocessing.context import SpawnContext
 from typing import Any
 
@@ -24,6 +23,7 @@ class Ledger:
     def __init__(self, context: SpawnContext, size: int) -> None:
         self.claims: Any = context.RawArray(ctypes.c_int64, size)
         self.ends: Any = context.RawArray(ctypes.c_double, size)  # monotonic, the same clock in every process
+        self.free = list(range(size))  # the entries that have no claim: the child's
 
     def begun(self) -> set[int]:
         """The claims that have begun, and whose outcome is not known to be written."""
@@ -33,11 +33,6 @@ class Ledger:
         """The claims whose process is to be ended, since they don't."""
         now = time.monotonic()
         return {claim for claim, end in zip(self.claims, self.ends, strict=True) if claim and end < now}
-
-    @cached_property
-    def free(self) -> list[int]:
-        """The entries that have no claim: the child's."""
-        return list(range(len(self.claims)))
 
 
 class Entry:
@@ -49,7 +44,7 @@ class Entry:
 
     def begin(self, claim: int, end: float) -> None:
         """It begins; at `end` (monotonic) the supervisor ends the process."""
-        if self._ledger is not None:
+        if self._ledger is not None and self._ledger.free:
             self._number = self._ledger.free.pop()
             self._ledger.ends[self._number] = end
             self._ledger.claims[self._number] = claim

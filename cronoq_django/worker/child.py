@@ -224,7 +224,11 @@ class Child:
         """The transaction has committed."""
         self._completer.written(batch, completed)
         for execution, completion in batch:
-            if execution.key not in completed.busy:
+            if (
+                execution.key in completed.busy
+            ):  # a renewal, as a rule, of all that is here: it is claimed for only once
+                execution.was_busy = True
+            else:
                 self._running.pop(execution.key, None)
                 execution.entry.forget()
                 if completion.took is not None:
@@ -263,7 +267,7 @@ class Child:
         for execution in self._running.values():
             held[execution.run.pool] += 1
         for execution, _ in batch:
-            held[execution.run.pool] -= 1
+            held[execution.run.pool] -= not execution.was_busy
         return held
 
     def _unmarked(self) -> list[Execution]:
@@ -280,7 +284,7 @@ class Child:
             if execution.is_out_of_time:
                 execution.interrupt(TimedOut)
             elif execution.begun_at is None and time.monotonic() > execution.claimed_at + PATIENCE:
-                self._claimer.stalled(execution.run.pool)
+                self._claimer.stalled(execution.run)
                 self._give_back(execution, "No thread was free.")
 
     def _give_back(self, execution: Execution, why: str, *, begun: bool = False) -> None:

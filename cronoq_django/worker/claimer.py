@@ -91,9 +91,10 @@ class Claimer:
         known = self._pools[pool]
         known.pace = seconds if known.pace == float("inf") else known.pace + (seconds - known.pace) / 10
 
-    def stalled(self, pool: str) -> None:
-        """What was claimed ahead found no thread: nothing is claimed ahead for now."""
-        self._pools[pool].pace = 1.0
+    def stalled(self, run: ClaimedRun) -> None:
+        """It was claimed ahead, and found no thread: it goes back, and nothing is claimed ahead for now."""
+        self._pools[run.pool].pace = 1.0
+        self._pools[run.pool].marks.returned(run)
 
     def claims(self, session: Session, held: Mapping[str, int], *, suspects: bool = True) -> list[dict[str, Any]]:
         """What to ask for now, for each pool that has room beside what is held; for no `suspects` where one is.

@@ -79,6 +79,7 @@ class Execution:
         self.entry = Entry(ledger)
         self.begun_at: float | None = None  # monotonic; None while it waits for a thread
         self.report = Report()
+        self.was_busy = False  # its row, when its outcome was to be written
         self.marked = False  # whether the database knows that it began
         self._settled = False  # it has its one outcome: of the task, or that it was given back
         self._decoded = False  # what is raised from now on is the task's own

@@ -9,7 +9,7 @@ the place of what it claimed, and begins a little before it.
 
 A look, which begins at the front, is still needed: a run can be committed late, behind the mark, and one that another
 claimer took may come back. It costs what the marks save, so the more it costs the rarer it is: when something was
-queued, and at each poll, but never more than a fiftieth of the time.
+queued, and at each poll, but not more than a fiftieth of the time, or once in five seconds.
 """
 
 import time
@@ -23,6 +23,7 @@ from cronoq_django.store.runs import ClaimedRun, Place
 
 SLACK = 200  # claims: so far behind the last one a mark stays, so that what is committed a little late is found at once
 SHARE = 50.0  # times what the last look took: the least time until the next one
+LONGEST = 5.0  # seconds until then, at most: on a busy machine a look of seconds had runs wait for minutes
 MOST = 64  # marks: each costs a claim one descent in the index
 FRONT = datetime(1, 1, 2, tzinfo=UTC), UUID(int=0)
 
@@ -43,7 +44,7 @@ class Marks:
     def are_due(self, *, woken: bool) -> bool:
         """Whether it is time for a look; `woken`: something was queued since the last one."""
         pause = 0.0 if woken else conf().poll.total_seconds()
-        return time.monotonic() >= self._looked_at + max(pause, SHARE * self._took)
+        return time.monotonic() >= self._looked_at + max(pause, min(SHARE * self._took, LONGEST))
 
     def looked(self, places: Sequence[Place], took: float) -> None:
         """This is where each priority that is there begins; the look took so many seconds. Where nothing is queued, the
@@ -58,6 +59,13 @@ class Marks:
     def heard(self, priority: int) -> None:
         """Something of that priority was queued."""
         self._marks.setdefault(priority, Place(priority, *FRONT))
+
+    def returned(self, run: ClaimedRun) -> None:
+        """It goes back to its place, which may lie before the mark by now."""
+        place = Place(run.priority, run.due_at, run.id)
+        if run.priority in self._marks and place < self._marks[run.priority]:
+            self._marks[run.priority] = place
+            self._claims.pop(run.priority, None)
 
     def claimed(self, runs: Sequence[ClaimedRun]) -> None:
         """These were claimed, and that has committed."""

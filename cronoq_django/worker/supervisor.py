@@ -238,7 +238,8 @@ class Supervisor:
     def _start(self) -> None:
         ours, theirs = self._context.Pipe()
         worker = uuid7()
-        ledger = Ledger(self._context, sum(self._pools.values()) + MOST_AHEAD * len(self._pools))
+        # Twice what it holds: as many again are claimed while the rows of all that have ended are busy.
+        ledger = Ledger(self._context, 2 * (sum(self._pools.values()) + MOST_AHEAD * len(self._pools)))
         options = {
             "alias": self._alias,
             "worker": worker,

@@ -90,10 +90,12 @@ def test_what_a_living_worker_executes_is_not_executed_twice(
     """The leader looks in the very moment in which the row is let go: the supervisor comes too late to renew."""
     worker = fleet.worker(CRONOQ_LEASE="2")
     result = tasks.report_and_wait.enqueue(str(tmp_path / "go"))
-    wait_until(lambda: Run.objects.filter(pk=result.id, started_at__isnull=False).exists())
+    # A look keeps the leader's session: idle for a TTL, it is ended.
+    begun = Run.objects.filter(pk=result.id, started_at__isnull=False)
+    wait_until(lambda: leading.look() and begun.exists())
     held = Run.objects.filter(pk=result.id)
     with asked_to_cancel(UUID(result.id), commits=commits):
-        wait_until(lambda: held.filter(lease_expires_at__lt=clock()).exists(), what="its lease is over")
+        wait_until(lambda: leading.look() and held.filter(lease_expires_at__lt=clock()).exists(), what="it is over")
         worker.signal(signal.SIGSTOP)
     with leading.transaction() as tx:
         taken_back = Rescue().step(tx)

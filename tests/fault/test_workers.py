@@ -20,6 +20,7 @@ from cronoq_django.models.choices import Outcome, Reason, Status
 from cronoq_django.store.controls import cancel_runs
 from cronoq_django.store.session import connect
 from cronoq_django.store.session import transaction as session_transaction
+from cronoq_django.tasks.enqueue import enqueue_many
 from tests import tasks
 
 from .conftest import Fleet, url_of
@@ -249,6 +250,26 @@ def test_an_outcome_that_the_database_refuses_costs_no_other_its_own(
     assert (run.reason, run.attempts) == (Reason.UNSTORABLE, 1)
     assert "planted" in run.error
     assert Worker.objects.count() == 1
+
+
+def test_rows_that_are_busy_when_they_end_cost_nobody_his_place(
+    fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
+) -> None:
+    """A renewal held all rows of a worker just then: it claimed as many again, and those that found no entry in its ledger
+    were executed by nobody."""
+    path = tmp_path / "lines"
+    results = enqueue_many([tasks.count_line.bind(str(path), str(n)) for n in range(2000)])
+    fleet.worker()
+    console = connect("default", name="console")
+    while not finished(*results[-1:])():
+        with session_transaction(console) as cursor:
+            cursor.execute("SELECT FROM cronoq_run WHERE status = 'running' FOR NO KEY UPDATE SKIP LOCKED")
+            time.sleep(0.2)
+        time.sleep(0.05)
+    console.close()
+    wait_until(finished(*results))
+    assert sorted(lines(path), key=int) == [str(n) for n in range(2000)]
+    assert set(Run.objects.values_list("status", "attempts")) == {(Status.SUCCEEDED, 1)}
 
 
 def test_a_task_that_asks_for_nonsense_fails_instead_of_staying(fleet: Fleet, wait_until: Callable[..., Any]) -> None:

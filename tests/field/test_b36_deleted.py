@@ -19,7 +19,7 @@ from cronoq_django.models import Job, JobState, Run
 from cronoq_django.store import run_job_now, upsert_job
 from tests.fault.conftest import Fleet
 
-pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True), pytest.mark.timeout(400)]
 
 HISTORY = 300_000
 
@@ -75,7 +75,7 @@ def test_b36_a_job_with_history_is_deleted(
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.monotonic()
     delete(old)
-    assert time.monotonic() < begun + 5
+    assert time.monotonic() < begun + 20
     assert not Job.objects.filter(pk=old.pk).exists()
     wait_until(lambda: Run.objects.filter(pk__in=waiting, reason="job_deleted").count() == 5)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 100_000

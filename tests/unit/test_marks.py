@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from cronoq_django.store.runs import Place
-from cronoq_django.worker.marks import FRONT, MOST, SHARE, SLACK, Marks
+from cronoq_django.worker.marks import FRONT, LONGEST, MOST, SHARE, SLACK, Marks
 
 NOW = datetime(2026, 12, 1, tzinfo=UTC)
 
@@ -84,6 +84,30 @@ def test_the_more_a_look_costs_the_rarer_it_is(monkeypatch: pytest.MonkeyPatch) 
     assert not marks.are_due(woken=False)  # nothing was queued: at the next poll
     now += 1.0
     assert marks.are_due(woken=False)
+
+
+def test_a_slow_look_does_not_put_the_next_one_off_for_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine one took seconds; what lay before a mark was found minutes later."""
+    now = 1000.0
+    monkeypatch.setattr("cronoq_django.worker.marks.time.monotonic", lambda: now)
+    marks = Marks()
+    marks.looked([], 10.0)
+    now += LONGEST
+    assert marks.are_due(woken=False)
+
+
+def test_what_goes_back_is_found_again() -> None:
+    """A run that found no thread lay before the mark, and waited for the next look."""
+    marks = Marks()
+    marks.looked([place(0)], 0)
+    marks.claimed([run(n) for n in range(1000)])
+    marks.returned(run(900))
+    assert marks.in_order == [place(1000 - SLACK)]
+    marks.returned(run(500))
+    assert marks.in_order == [place(500)]
+    marks.returned(run(700))
+    marks.returned(run(1, 9))
+    assert marks.in_order == [place(500)]
 
 
 def test_there_are_never_very_many() -> None:
