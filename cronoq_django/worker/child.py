@@ -224,9 +224,7 @@ class Child:
         """The transaction has committed."""
         self._completer.written(batch, completed)
         for execution, completion in batch:
-            if (
-                execution.key in completed.busy
-            ):  # a renewal, as a rule, of all that is here: it is claimed for only once
+            if execution.key in completed.busy:  # by a renewal, as a rule, of all that is here
                 execution.was_busy = True
             else:
                 self._running.pop(execution.key, None)
@@ -262,7 +260,10 @@ class Child:
         self._wakeup.set()
 
     def _held(self, batch: Sequence[Finished] = ()) -> dict[str, int]:
-        """How many runs of each pool are here, once this batch is written: its transaction claims for them already."""
+        """How many runs of each pool are here, once this batch is written: its transaction claims for them already.
+
+        Not for those that were busy the last time: what is here could grow and grow.
+        """
         held = dict.fromkeys(self._pools, 0)
         for execution in self._running.values():
             held[execution.run.pool] += 1

@@ -102,15 +102,19 @@ def test_what_is_claimed_ahead_and_cancelled_never_begins(
     fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
 ) -> None:
     """It was running, as the database has it; but had no thread yet that could have been told."""
-    path, held = tmp_path / "lines", tmp_path / "held"
+    path = tmp_path / "lines"
     fleet.worker("--pool", "default=1")
     wait_until(finished(*[tasks.count_line.enqueue(str(path), str(n)) for n in range(50)]))  # it knows: they are short
-    for _ in range(3):
-        tasks.hold.enqueue(str(held), 0.5)
+    for number in range(3):
+        go = tmp_path / f"go-{number}"
+        busy = tasks.report_and_wait.enqueue(str(go))
         waiting = [tasks.count_line.enqueue(str(path), "never") for _ in range(20)]
-        wait_until(lambda: lines(held) and lines(held)[-1].endswith("begun"))
+        wait_until(lambda busy=busy: status_of(busy) == Status.RUNNING)
         done = cancel_runs([Run.objects.get(pk=result.id).pk for result in waiting])
         assert done.ended == 0
+        wait_until(finished(*waiting), what="they end while it goes on")
+        assert status_of(busy) == Status.RUNNING
+        go.touch()
         wait_until(lambda: not Run.objects.filter(finished_at=None).exists())
         assert {status_of(result) for result in waiting} == {Status.CANCELLED}
     assert "never" not in lines(path)

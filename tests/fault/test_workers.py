@@ -255,8 +255,8 @@ def test_an_outcome_that_the_database_refuses_costs_no_other_its_own(
 def test_rows_that_are_busy_when_they_end_cost_nobody_his_place(
     fleet: Fleet, wait_until: Callable[..., Any], tmp_path: Path
 ) -> None:
-    """A renewal held all rows of a worker just then: it claimed as many again, and those that found no entry in its ledger
-    were executed by nobody."""
+    """A renewal held all rows of a worker just then: it claimed as many again, and what found no entry in its ledger
+    was executed by nobody."""
     path = tmp_path / "lines"
     results = enqueue_many([tasks.count_line.bind(str(path), str(n)) for n in range(2000)])
     fleet.worker()
