@@ -114,8 +114,9 @@ def hold(path: str, seconds: float) -> str:
 
 
 @task
-def count_line(path: str, line: str = "ran") -> None:
+def count_line(path: str, line: str = "ran", seconds: float = 0.0) -> None:
     note(path, line)
+    time.sleep(seconds)
 
 
 @task(max_attempts=2, backoff=AT_ONCE)

@@ -32,8 +32,8 @@ SLACK = 2.0  # seconds beyond the grace; tests give the machine five times as mu
 SECOND = timedelta(seconds=1)
 
 
-def short_tasks(path: Path, number: int) -> list[Any]:
-    return enqueue_many([tasks.count_line.bind(str(path), str(n)) for n in range(number)])
+def short_tasks(path: Path, number: int, seconds: float = 0.0) -> list[Any]:
+    return enqueue_many([tasks.count_line.bind(str(path), str(n), seconds) for n in range(number)])
 
 
 def stop(worker: Process) -> float:
@@ -72,7 +72,7 @@ def test_b20_a_signal_while_it_works_with_more_claimed_ahead(
 ) -> None:
     """What was claimed ahead is neither dropped nor charged."""
     path = tmp_path / "lines"
-    results = short_tasks(path, 3000)
+    results = short_tasks(path, 3000, 0.004)  # 50 of them are claimed ahead, and asked for again when 25 are left
     given_back = 0
     with witnessed_claims() as claims:
         for _ in range(max(2, TIMES)):
