@@ -44,6 +44,10 @@ class Quarantined(CronoqError):  # noqa: N818
     """A row can't be decoded: unknown script, arguments that don't bind or aren't what they should be."""
 
 
+class Stale(CronoqError):  # noqa: N818
+    """The claim is not the run's current one: the run has ended, waits again, or is another's. Nothing was written."""
+
+
 class Duplicate(CronoqError):  # noqa: N818
     """A run with this key is there already, and the caller asked to be told: `run` is its id."""
 

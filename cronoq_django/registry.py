@@ -31,7 +31,7 @@ class RegisteredScript:
     @property
     def signature_hash(self) -> str:
         """Changes when the arguments do: 16 hex digits."""
-        return hashlib.sha256(str(self.signature).encode()).hexdigest()[:16]
+        return hash_of(str(self.signature))
 
     @property
     def doc(self) -> str:
@@ -91,6 +91,11 @@ def declare(job: DeclaredJob) -> None:
 def script_name(task: Any) -> str:
     """The name that rows carry for this Task: its own `script`, else module and qualified name."""
     return getattr(task, "script", "") or task.module_path
+
+
+def hash_of(signature: str) -> str:
+    """What tells one signature from another: 16 hex digits."""
+    return hashlib.sha256(signature.encode()).hexdigest()[:16]
 
 
 def unknown_script(*args: Any, **kwargs: Any) -> None:

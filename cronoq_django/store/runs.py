@@ -350,9 +350,9 @@ def request_cancel(cursor: Cursor, ids: Sequence[UUID], *, now: datetime | None 
     return [row[0] for row in run(cursor, "request_cancel", ids=list(ids), now=now)]
 
 
-def prune(tx: FencedTransaction, *, status: Status, since: datetime | None, before: datetime, limit: int) -> int:
+def prune(cursor: Cursor, *, status: Status, since: datetime | None, before: datetime, limit: int) -> int:
     """Remove runs that ended in `status` from `since` to `before`; how many were looked at."""
-    ids = [row[0] for row in run(tx, "old_runs", status=status, since=since, before=before, limit=limit)]
+    ids = [row[0] for row in run(cursor, "old_runs", status=status, since=since, before=before, limit=limit)]
     if ids:
-        count(tx, "prune_runs", ids=ids)
+        count(cursor, "prune_runs", ids=ids)
     return len(ids)

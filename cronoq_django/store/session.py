@@ -16,6 +16,7 @@ from typing import Any, Self
 
 import psycopg
 from django.db import connections
+from django.db import transaction as django_transaction
 from psycopg import sql
 from psycopg.pq import PipelineStatus, TransactionStatus
 
@@ -225,3 +226,15 @@ def pipelined(session: Session) -> Iterator[Callable[..., Callable[[], list[Row]
 def alias_of(using: str | None) -> str:
     """The database alias of the cluster: the given one, else CRONOQ["DATABASE"]."""
     return using or conf().database
+
+
+@contextmanager
+def on_alias(using: str | None) -> Iterator[Any]:
+    """A transaction on Django's own connection to the cluster, READ COMMITTED; its cursor. If the caller has one open
+    there, a part of that, as it is. Raises Unavailable."""
+    connection = connections[alias_of(using)]
+    is_outermost = not connection.in_atomic_block
+    with translated(), django_transaction.atomic(using=connection.alias), connection.cursor() as cursor:
+        if is_outermost:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL READ COMMITTED")
+        yield cursor

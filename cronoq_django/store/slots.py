@@ -175,6 +175,6 @@ def set_actor(tx: FencedTransaction, actor: str) -> None:
     tx.execute("SELECT set_config('cronoq.actor', %s, true)", (actor,))
 
 
-def prune_history(tx: FencedTransaction) -> int:
+def prune_history(cursor: Cursor) -> int:
     """Remove old revisions, terms, workers, coordinators and statistics; how many rows."""
-    return int(run(tx, "prune_history")[0][0])
+    return int(run(cursor, "prune_history")[0][0])
