@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from django.contrib.auth.models import User
 from django.core.management import CommandError, call_command
-from django.db import ProgrammingError, connection, connections, transaction
+from django.db import ProgrammingError, connections, transaction
 
 from cronoq_django.checks import check_atomicity, check_router, check_server
 from cronoq_django.conf import conf, serve
@@ -30,32 +30,11 @@ from cronoq_django.store.runs import Completion, NewRun, claim_runs, complete_ru
 from cronoq_django.store.schema import create_schema, drop_schema, list_schemas
 from cronoq_django.store.workers import heartbeat_worker, register_worker
 
+from .conftest import PREFIX
+
 pytestmark = pytest.mark.django_db(transaction=True)
 
 WORKER = uuid7()
-PREFIX = os.environ.get("PYTEST_XDIST_WORKER", "alone")
-
-
-@pytest.fixture
-def attach() -> Iterator[Callable[..., str]]:
-    """Create a cluster and an alias for it; all gone afterwards."""
-    made: list[str] = []
-
-    def make(name: str, *, create: bool = True) -> str:
-        schema = f"{PREFIX}_{name}"
-        if create:
-            create_schema(schema)
-        made.append(schema)
-        connections.databases[schema] = cluster(connection.settings_dict, schema)
-        connections[schema].connect()  # at once: test cases forbid aliases that connect later
-        return schema
-
-    yield make
-    for schema in made:
-        connections[schema].close()
-        del connections.databases[schema]
-        with connection.cursor() as cursor:
-            cursor.execute(f"DROP SCHEMA IF EXISTS {schema} CASCADE")
 
 
 def reconnect(alias: str, **options: Any) -> None:
