@@ -104,6 +104,11 @@ class MomentField(models.DateTimeField):
 
     default_validators = [MinValueValidator(EARLIEST), MaxValueValidator(LATEST)]
 
+    def validate(self, value: Any, model_instance: Any) -> None:
+        super().validate(value, model_instance)
+        if isinstance(value, datetime) and value.utcoffset() is None:
+            raise ValidationError(_("a date and time without a time zone is no instant"), code="invalid")
+
 
 class SpanField(models.DurationField):
     """A length of time that somebody chose: not negative, and not so long that adding it to an instant overflows."""
