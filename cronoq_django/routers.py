@@ -30,7 +30,8 @@ def cluster(database: Mapping[str, Any], schema: str) -> dict[str, Any]:
 
 def valid(schema: str) -> str:
     """The name, if it can be a cluster's: a lower-case identifier of at most 63 bytes. Raises ValueError."""
-    if not _NAME.fullmatch(schema) or schema.startswith("pg_") or schema in ("public", "information_schema"):
+    is_name = isinstance(schema, str) and _NAME.fullmatch(schema) is not None
+    if not is_name or schema.startswith("pg_") or schema in ("public", "information_schema"):
         raise ValueError(
             f"{schema!r} can't be the name of a cluster's schema: take a lower-case letter, then letters, digits and "
             "underscores, 63 at most; not public, information_schema or pg_…"
