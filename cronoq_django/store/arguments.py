@@ -1,6 +1,6 @@
 """Arguments: what callers give to the operations, checked before anything is done. Each error names the argument."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -40,9 +40,28 @@ def text(name: str, value: Any, longest: int, *, is_optional: bool = False) -> s
 
 def texts(name: str, values: Any, longest: int) -> list[str]:
     """A list of texts, none of them empty."""
-    if isinstance(values, str) or not isinstance(values, Collection):
-        raise TypeError(f"{name} must be a list of texts, not {values!r}")
-    return [text(name, value, longest) for value in values]
+    return [text(name, value, longest) for value in items(name, values)]
+
+
+def items(name: str, values: Any) -> list[Any]:
+    """A list of anything; a text is none, nor is a dict."""
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise TypeError(f"{name} must be a list, not {values!r}")
+    return list(values)
+
+
+def mapping(name: str, values: Any) -> dict[Any, Any]:
+    """A dict."""
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{name} must be a dict, not {values!r}")
+    return dict(values)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be True or False, not {value!r}")
+    return value
 
 
 def span(name: str, value: Any, least: timedelta = timedelta()) -> timedelta:
@@ -70,6 +89,6 @@ def moment(name: str, value: Any) -> datetime:
 
 def word(name: str, value: Any, words: Collection[str]) -> str:
     """One of a closed set of words."""
-    if value not in words:
+    if not isinstance(value, str) or value not in words:
         raise ValueError(f"{name} must be one of {', '.join(words)}, not {value!r}")
     return str(value)

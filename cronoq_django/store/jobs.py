@@ -18,8 +18,12 @@ from cronoq_django.errors import NotFound
 from cronoq_django.models import Job
 from cronoq_django.models.choices import Trigger
 from cronoq_django.models.fields import clean_text, dump_json
+from cronoq_django.store.arguments import flag, identifier, moment, text
 from cronoq_django.store.runs import NewRun, insert_runs
 from cronoq_django.store.session import alias_of
+
+COUNTED = {"id", "revision", "schedule_revision", "schedule_changed_at", "created_at", "updated_at"}  # by triggers
+SETTABLE = {field.attname for field in Job._meta.concrete_fields} - COUNTED
 
 
 @contextmanager
@@ -34,30 +38,37 @@ def acting(actor: str, *, using: str | None = None) -> Iterator[None]:
 
 def get_job(job_id: UUID, *, using: str | None = None) -> Job:
     """The job of that id. Raises NotFound."""
-    return _found(Job.objects.using(alias_of(using)).filter(pk=job_id), f"id {job_id}")
+    return _found(Job.objects.using(alias_of(using)).filter(pk=identifier("job_id", job_id)), f"id {job_id}")
 
 
 def get_job_by_name(name: str, *, using: str | None = None) -> Job:
     """The job of that name. Raises NotFound."""
-    return _found(Job.objects.using(alias_of(using)).filter(name=name), f"name {name!r}")
+    return _found(Job.objects.using(alias_of(using)).filter(name=text("name", name, 200)), f"name {name!r}")
 
 
 def list_jobs(*, enabled: bool | None = None, pool: str | None = None, using: str | None = None) -> QuerySet[Job]:
     """Jobs by name, with their states."""
     jobs = Job.objects.using(alias_of(using)).select_related("state").order_by("name")
     if enabled is not None:
-        jobs = jobs.filter(enabled=enabled)
-    return jobs if pool is None else jobs.filter(pool=pool)
+        jobs = jobs.filter(enabled=flag("enabled", enabled))
+    return jobs if pool is None else jobs.filter(pool=text("pool", pool, 100))
 
 
 def list_due_jobs(*, now: datetime, using: str | None = None) -> QuerySet[Job]:
     """Jobs with a slot at or before `now` that no leader has fired yet, the longest due first."""
     jobs = Job.objects.using(alias_of(using)).select_related("state")
-    return jobs.filter(enabled=True, state__next_run_at__lte=now, state__error="").order_by("state__next_run_at", "id")
+    due = jobs.filter(enabled=True, state__next_run_at__lte=moment("now", now), state__error="")
+    return due.order_by("state__next_run_at", "id")
 
 
 def upsert_job(name: str, *, actor: str = "", using: str | None = None, **columns: Any) -> Job:
-    """Create the job of that name, or change the given columns of it. Raises ValidationError, naming the field."""
+    """Create the job of that name, or change the given columns of it.
+
+    Raises ValidationError, naming the field; TypeError or ValueError for a bad name, or a column that nobody can set.
+    """
+    text("name", name, 200)
+    if unknown := sorted(columns.keys() - SETTABLE):
+        raise TypeError(f"{unknown[0]} is no column of a job that can be set")
     with acting(actor, using=using):
         jobs = Job.objects.using(alias_of(using))
         job = jobs.select_for_update(no_key=True).filter(name=name).first() or Job(name=name)
@@ -116,8 +127,9 @@ def run_job_now(
 
 
 def _enable(job_id: UUID, *, enabled: bool, actor: str, using: str | None) -> Job:
+    id_ = identifier("job_id", job_id)
     with acting(actor, using=using):
-        Job.objects.using(alias_of(using)).filter(pk=job_id).exclude(enabled=enabled).update(enabled=enabled)
+        Job.objects.using(alias_of(using)).filter(pk=id_).exclude(enabled=enabled).update(enabled=enabled)
     return get_job(job_id, using=using)
 
 

@@ -10,7 +10,9 @@ from cronoq_django.errors import NotFound
 from cronoq_django.models import Job, JobRevision
 from cronoq_django.models.choices import Source
 from cronoq_django.models.fields import JsonField, dump_json
-from cronoq_django.store.jobs import acting, get_job
+from cronoq_django.store.arguments import identifier
+from cronoq_django.store.arguments import number as whole
+from cronoq_django.store.jobs import SETTABLE, acting, get_job
 from cronoq_django.store.session import alias_of
 from cronoq_django.store.statements import statement
 
@@ -18,12 +20,8 @@ from cronoq_django.store.statements import statement
 DEFINITION = tuple(
     field.attname
     for field in Job._meta.concrete_fields
-    if field.attname
-    not in {
-        "id", "source", "enabled", "declared_at", "revision", "schedule_revision", "schedule_changed_at",
-        "created_at", "updated_at",
-    }
-)  # fmt: skip
+    if field.attname in SETTABLE - {"source", "enabled", "declared_at"}
+)
 JSON = tuple(field.attname for field in Job._meta.concrete_fields if isinstance(field, JsonField))
 
 
@@ -38,12 +36,12 @@ class Change:
 
 def list_revisions(job_id: UUID, *, using: str | None = None) -> QuerySet[JobRevision]:
     """The revisions of a job, the newest first. Empty for a job that does not exist: its own are gone with it."""
-    return JobRevision.objects.using(alias_of(using)).filter(job=job_id).order_by("-number")
+    return JobRevision.objects.using(alias_of(using)).filter(job=identifier("job_id", job_id)).order_by("-number")
 
 
 def get_revision(job_id: UUID, number: int, *, using: str | None = None) -> JobRevision:
     """That revision of a job. Raises NotFound, also if it is older than the last hundred, which are kept."""
-    revision = list_revisions(job_id, using=using).filter(number=number).first()
+    revision = list_revisions(job_id, using=using).filter(number=whole("number", number, 0, 2**31 - 1)).first()
     if revision is None:
         raise NotFound(f"the job {job_id} has no revision {number} any more, or never had")
     return revision
