@@ -23,7 +23,7 @@ from cronoq_django.models import Run
 from cronoq_django.models.choices import REASONS, Outcome, Reason, Status
 from cronoq_django.models.fields import dump_json, load_json
 from cronoq_django.store import clock, runs
-from cronoq_django.store.arguments import identifier, number, span, text, texts, word
+from cronoq_django.store.arguments import flag, identifier, items, number, span, text, texts, word
 from cronoq_django.store.records import TaskRecord, get_run, record, run_id
 from cronoq_django.store.runs import Completed, Completion
 from cronoq_django.store.session import alias_of, on_alias
@@ -32,6 +32,7 @@ from cronoq_django.store.statements import count, statement
 SHORTEST = timedelta(seconds=1)  # lease
 MOST_IDS = 10_000  # in one call
 LARGEST = 2**63 - 1  # claim
+LONGEST_RESULT = 2**28  # characters: more than a statement takes
 ENDED = (Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)  # by their owner
 _REASONS = {Status.FAILED.value: Reason.ERROR, Status.CANCELLED.value: Reason.REQUESTED}
 
@@ -83,7 +84,7 @@ def claim_runs_by_ids(
 
     Raises TypeError or ValueError, naming the argument; Unavailable. Nothing is claimed then.
     """
-    wanted = list(dict.fromkeys(run_id(one) for one in ids))
+    wanted = list(dict.fromkeys(run_id(one) for one in items("ids", ids)))
     number("the number of ids", len(wanted), 0, MOST_IDS)
     asked = {"ids": wanted, "now": clock.frozen, **_owner(worker, lease, suspects)}
     with translated():
@@ -138,6 +139,8 @@ def update_run(
     TypeError or ValueError, naming the argument. Nothing is written then.
     """
     word("status", status, (Status.RUNNING, Status.QUEUED, *ENDED))
+    if status == Status.RUNNING and (reason, result, error) != ("", None, ""):
+        raise ValueError("reason, result and error are of a run that is not running any more")
     id_, key = run_id(run), (run_id(run), _claim(claim))
     with on_alias(using) as cursor:
         before = get_run(id_, using=using)
@@ -173,7 +176,7 @@ def complete_runs(completions: Sequence[Completion], *, using: str | None = None
 
     Raises TypeError or ValueError, naming the argument; Unavailable. Nothing is written then.
     """
-    checked = [_checked(one) for one in completions]
+    checked = [_checked(one) for one in items("completions", completions)]
     if len({one.id for one in checked}) < len(checked):
         raise ValueError("completions: two of them are of the same run")
     with on_alias(using) as cursor:
@@ -181,8 +184,7 @@ def complete_runs(completions: Sequence[Completion], *, using: str | None = None
 
 
 def _owner(worker: UUID, lease: float | timedelta | None, suspects: bool) -> dict[str, Any]:
-    if not isinstance(suspects, bool):
-        raise TypeError(f"suspects must be true or false, not {suspects!r}")
+    suspects = flag("suspects", suspects)
     return {"worker": identifier("worker", worker), "lease": _lease(lease), "suspects": suspects}
 
 
@@ -218,6 +220,7 @@ def _checked(one: Completion) -> Completion:
     if not isinstance(one, Completion):
         raise TypeError(f"completions must be Completion objects, not {one!r}")
     identifier("id", one.id)
+    flag("counts", one.counts)
     _claim(one.claim)
     word("outcome", one.outcome, Outcome.values)
     word("status", one.status, (Status.QUEUED, *ENDED))
@@ -229,7 +232,7 @@ def _checked(one: Completion) -> Completion:
         if one.status != Status.SUCCEEDED:
             raise ValueError("result: only a run that succeeds has one")
         try:
-            load_json(text("result", one.result, len(one.result)))
+            load_json(text("result", one.result, LONGEST_RESULT))
         except json.JSONDecodeError as error:
             raise ValueError(f"result must be JSON text: {error}") from None
     delay = span("delay", one.delay)

@@ -20,7 +20,7 @@ from cronoq_django.models.choices import WorkerStatus
 from cronoq_django.models.ids import uuid7
 from cronoq_django.models.partition_assignment import PARTITIONS
 from cronoq_django.store import clock, workers
-from cronoq_django.store.arguments import identifier, moment, number, text, texts, word
+from cronoq_django.store.arguments import identifier, items, mapping, moment, number, text, texts, word
 from cronoq_django.store.session import alias_of, on_alias
 
 MOST_CONCURRENCY = 1000
@@ -43,9 +43,8 @@ def register_worker(
     `pools`: how many runs of each it executes at a time, 1 to 1,000; `scripts`: the names it knows; `host` and
     `process_id`: this host's and process's own unless given. Raises TypeError or ValueError, naming the argument.
     """
-    if not isinstance(pools, Mapping):
-        raise TypeError(f"pools must be a dict of concurrency by pool, not {pools!r}")
-    pools = {text("pools", pool, 100): number(f"pools[{pool!r}]", n, 1, MOST_CONCURRENCY) for pool, n in pools.items()}
+    given = mapping("pools", pools)
+    pools = {text("pools", pool, 100): number(f"pools[{pool!r}]", n, 1, MOST_CONCURRENCY) for pool, n in given.items()}
     worker = uuid7() if worker is None else identifier("worker", worker)
     with on_alias(using) as cursor:
         workers.register_worker(
@@ -113,9 +112,7 @@ def min_next_run_at_in_partitions(partitions: Collection[int], *, using: str | N
 
 def _planned(partitions: Collection[int], using: str | None) -> QuerySet[JobState]:
     """The states of jobs that will be fired, the earliest first. Relies on: cronoq_job_state_due."""
-    if isinstance(partitions, str) or not isinstance(partitions, Collection):
-        raise TypeError(f"partitions must be a list of numbers, not {partitions!r}")
-    wanted = [number("partitions", one, 0, PARTITIONS - 1) for one in partitions]
+    wanted = [number("partitions", one, 0, PARTITIONS - 1) for one in items("partitions", partitions)]
     states = JobState.objects.using(alias_of(using)).filter(partition__in=wanted, next_run_at__isnull=False, error="")
     fired = states.filter(job__enabled=True, planned_revision=F("job__schedule_revision"))
     return fired.order_by("next_run_at", "job_id")

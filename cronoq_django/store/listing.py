@@ -17,7 +17,7 @@ from cronoq_django.errors import translated
 from cronoq_django.models import Run
 from cronoq_django.models.choices import Status, Trigger
 from cronoq_django.models.fields import TEXT_LIMIT
-from cronoq_django.store.arguments import identifier, moment, number, text, texts, word
+from cronoq_django.store.arguments import identifier, items, moment, number, text, texts, word
 from cronoq_django.store.records import LONGEST_TAG, TaskRecord, record, run_id
 from cronoq_django.store.session import alias_of
 from cronoq_django.store.submit import key_hash
@@ -28,7 +28,7 @@ LARGEST_PAGE = 1000
 def list_runs_for_job(job: UUID, *, limit: int = 100, before: Any = None, using: str | None = None) -> list[TaskRecord]:
     """The runs of a job (its id), the newest first: `list_runs_filtered` with nothing but the job. Empty for a job that
     never was; those of one that is gone stay until they are pruned."""
-    return list_runs_filtered(job=job, limit=limit, before=before, using=using)
+    return list_runs_filtered(job=identifier("job", job), limit=limit, before=before, using=using)
 
 
 def list_runs_filtered(
@@ -61,7 +61,7 @@ def list_runs_filtered(
     """
     wanted: dict[str, Any] = {}
     if status is not None:
-        some = [status] if isinstance(status, str) else list(status)
+        some = [status] if isinstance(status, str) else items("status", status)
         wanted["status__in"] = [word("status", one, Status.values) for one in some]
     if tags is not None:
         wanted["tags__contains"] = texts("tags", tags, LONGEST_TAG)

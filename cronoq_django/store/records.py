@@ -12,7 +12,7 @@ from cronoq_django.errors import Duplicate, NotFound
 from cronoq_django.models import Run
 from cronoq_django.models.fields import TEXT_LIMIT, dump_json
 from cronoq_django.models.ids import uuid7
-from cronoq_django.store.arguments import identifier, moment, number, span, text, texts
+from cronoq_django.store.arguments import identifier, items, mapping, moment, number, span, text, texts
 from cronoq_django.store.runs import MOST_ATTEMPTS, NewRun
 from cronoq_django.store.session import alias_of, on_alias
 from cronoq_django.store.submit import key_hash, submit_runs
@@ -89,7 +89,7 @@ def create_run(
     Raises Duplicate if another run holds the `key`; Quarantined if the script is known here and does not take these
     arguments; TypeError or ValueError, naming the argument; Unavailable. Nothing is made then.
     """
-    args, kwargs = list(args), dict(kwargs or {})
+    args, kwargs = items("args", args), mapping("kwargs", kwargs or {})
     values = {"args": dump_json(args, "args"), "kwargs": dump_json(kwargs, "kwargs")}
     if (size := sum(map(len, values.values()))) > conf().max_payload:
         raise ValueError(f"args and kwargs take {size:,} bytes of JSON, over CRONOQ['MAX_PAYLOAD']")
@@ -128,7 +128,7 @@ def get_run(id: Any = None, *, key: str | None = None, using: str | None = None)
         raise TypeError("get_run takes an id, or key=…")
     runs = Run.objects.using(alias_of(using))
     if key is not None:
-        had = runs.filter(key_hash=key_hash(key))
+        had = runs.filter(key_hash=key_hash(text("key", key, TEXT_LIMIT)))
         found = had.filter(key_held=True).first() or had.order_by("-id").first()
     else:
         found = runs.filter(pk=run_id(id)).first()

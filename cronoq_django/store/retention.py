@@ -11,7 +11,7 @@ from datetime import timedelta
 from cronoq_django.conf import conf
 from cronoq_django.models.choices import TERMINAL, Status
 from cronoq_django.store import clock, runs, slots
-from cronoq_django.store.arguments import number, span, word
+from cronoq_django.store.arguments import mapping, number, span, word
 from cronoq_django.store.session import alias_of, connect, transaction
 
 BATCH = 1000  # runs in a transaction
@@ -32,9 +32,7 @@ def prune(
 
     Raises TypeError or ValueError, naming the argument; Unavailable.
     """
-    if not isinstance(retention, Mapping | None):
-        raise TypeError(f"retention must be a dict of durations by status, not {retention!r}")
-    given = conf().retention if retention is None else retention
+    given = mapping("retention", conf().retention if retention is None else retention)
     kept = {word("retention", one, TERMINAL): span(f"retention[{one!r}]", how) for one, how in given.items()}
     left = float("inf") if limit is None else number("limit", limit, 0, 2**63)
     removed = dict.fromkeys(kept, 0)
