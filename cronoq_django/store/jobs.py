@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from django.core.exceptions import ValidationError
 from django.db import connections, transaction
 from django.db.models import QuerySet
 
@@ -64,9 +65,12 @@ def list_due_jobs(*, now: datetime, using: str | None = None) -> QuerySet[Job]:
 def upsert_job(name: str, *, actor: str = "", using: str | None = None, **columns: Any) -> Job:
     """Create the job of that name, or change the given columns of it.
 
-    Raises ValidationError, naming the field; TypeError or ValueError for a bad name, or a column that nobody can set.
+    Raises ValidationError, naming the field; TypeError for a column that nobody can set.
     """
-    text("name", name, 200)
+    try:
+        text("name", name, 200)
+    except (TypeError, ValueError) as error:
+        raise ValidationError({"name": str(error)}) from error
     if unknown := sorted(columns.keys() - SETTABLE):
         raise TypeError(f"{unknown[0]} is no column of a job that can be set")
     with acting(actor, using=using):
