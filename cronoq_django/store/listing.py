@@ -64,10 +64,13 @@ def list_runs_filtered(
     wanted: dict[str, Any] = {}
     any_status = Q()
     if status is not None:
-        for one in [status] if isinstance(status, str) else items("status", status):
+        some = [status] if isinstance(status, str) else items("status", status)
+        if not some:
+            raise ValueError("status must name at least one")
+        for one in some:
             any_status |= Q(status=word("status", one, Status.values))  # one by one, as each has its partial index
-    if tags is not None:
-        wanted["tags__contains"] = texts("tags", tags, LONGEST_TAG)
+    if tags is not None and (named := texts("tags", tags, LONGEST_TAG)):
+        wanted["tags__contains"] = named
     if key is not None:
         wanted["key_hash"] = key_hash(text("key", key, TEXT_LIMIT))
     given: dict[str, tuple[Any, Any]] = {

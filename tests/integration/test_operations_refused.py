@@ -153,6 +153,7 @@ REFUSED: dict[str, list[Wrong]] = {
         wrong(status="done", match="status"),
         wrong(status=["queued", "done"], match="status"),
         wrong(status=5, match="status"),
+        wrong(status=[], match="status"),
         wrong(pool="", match="pool"),
         wrong(script=5, match="script"),
         wrong(tags="billing", match="tags"),
