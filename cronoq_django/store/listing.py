@@ -3,7 +3,8 @@
 A page is a walk along the primary key from the last page's last run (ids increase with time), so a page costs the same
 wherever it is, and a run that is added meanwhile moves none. What is asked for can spare the walk:
 
-- cheap, whatever lies behind: no filter at all; `key`; `tags`; an open `status`; `finished_since`
+- cheap, whatever lies behind: no filter at all; `key`; `tags`; an open `status`; and, once the table has been analyzed
+  (autovacuum does that), `finished_since`
 - only as cheap as matching runs are frequent among the newest: `pool`, `script`, `job`, `trigger`, a terminal `status`,
   `created_since`, and the upper bounds. Where matches are rare, add `finished_since`, or an open `status`.
 """
