@@ -1,6 +1,7 @@
 """Task: Django's Task with our options. Works alike on Django 5.2, 6.0 and 6.1."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Self, TypedDict, Unpack
@@ -10,17 +11,16 @@ from django.utils import timezone
 
 from cronoq_django import registry
 from cronoq_django.compat import DjangoTask, InvalidTask, TaskResult, TaskResultDoesNotExist, TaskResultMismatch
-from cronoq_django.errors import LONGEST_DELAY
 from cronoq_django.models.choices import Condition
-from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT, clean_text
+from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT
 from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
-from cronoq_django.store.records import run_id
+from cronoq_django.store.arguments import number, span, text, texts
+from cronoq_django.store.records import LONGEST_TAG, run_id
 from cronoq_django.store.runs import MOST_ATTEMPTS
 from cronoq_django.tasks.bound import Bound
 
 MAX_ATTEMPTS = 3
-LONGEST_TAG = 500  # characters: the index takes 2,700 bytes
 
 
 class OfAnotherTask(TaskResultMismatch, TaskResultDoesNotExist):
@@ -100,10 +100,11 @@ class Task(DjangoTask):
     def __post_init__(self) -> None:
         if isinstance(self.run_after, timedelta):
             self._set("run_after", _after(self.run_after))
-        for name in ("timeout", "key_for"):
-            self._set(name, _duration(name, getattr(self, name)))
-        for name in ("tags", "aliases"):
-            self._set(name, _texts(name, getattr(self, name)))
+        with _as_invalid():
+            for name in ("timeout", "key_for"):
+                self._set(name, None if getattr(self, name) is None else span(name, getattr(self, name)))
+            for name in ("tags", "aliases"):
+                self._set(name, tuple(texts(name, getattr(self, name), LONGEST_TAG)))
         for name in ("retry_on", "give_up_on"):
             self._set(name, _exceptions(name, getattr(self, name)))
         self._set("after", _ids(self.after))
@@ -115,14 +116,15 @@ class Task(DjangoTask):
         object.__setattr__(self, name, value)
 
     def _check(self) -> None:
-        if isinstance(self.max_attempts, bool) or not isinstance(self.max_attempts, int):
-            raise InvalidTask("max_attempts must be a whole number.")
-        if not 1 <= self.max_attempts <= MOST_ATTEMPTS:
-            raise InvalidTask(f"max_attempts must be from 1 to {MOST_ATTEMPTS:,}.")
         if isinstance(self.priority, bool) or not isinstance(self.priority, int | float):
             raise InvalidTask("priority must be a whole number.")
-        for name, longest in (("queue_name", 100), ("script", 500), ("key", TEXT_LIMIT), ("actor", 200)):
-            _check_text("name" if name == "script" else name, getattr(self, name), longest)
+        with _as_invalid():
+            number("max_attempts", self.max_attempts, 1, MOST_ATTEMPTS)
+            for name, longest in (("queue_name", 100), ("script", 500), ("key", TEXT_LIMIT), ("actor", 200)):
+                if (given := getattr(self, name)) is not None:
+                    text("name" if name == "script" else name, given, longest, is_optional=True)
+            if isinstance(self.expires, timedelta):
+                span("expires", self.expires)
         if self.timeout is not None and not self.timeout:
             raise InvalidTask("timeout must be longer than nothing.")
         if not isinstance(self.backoff, Backoff):
@@ -133,9 +135,7 @@ class Task(DjangoTask):
             raise InvalidTask(f'on_duplicate must be "return" or "raise", not {self.on_duplicate!r}.')
         if self.on not in Condition.values:
             raise InvalidTask(f"on must be one of {', '.join(Condition.values)}, not {self.on!r}.")
-        if isinstance(self.expires, timedelta):
-            _duration("expires", self.expires)
-        elif self.expires is not None and not _is_moment(self.expires):
+        if self.expires is not None and not isinstance(self.expires, timedelta) and not _is_moment(self.expires):
             raise InvalidTask("expires must be an aware datetime or a timedelta.")
         if self.run_after is not None and not _is_moment(self.run_after):
             years = f"between the years {EARLIEST.year} and {LATEST.year}"
@@ -170,39 +170,17 @@ class Task(DjangoTask):
         return registry.script_name(self)
 
 
-def _duration(name: str, value: Any) -> timedelta | None:
-    """Seconds or a timedelta, as a timedelta."""
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        try:
-            value = timedelta(seconds=value)
-        except (OverflowError, ValueError):
-            value = LONGEST_DELAY + timedelta(1)
-    if value is not None and (not isinstance(value, timedelta) or not timedelta() <= value <= LONGEST_DELAY):
-        raise InvalidTask(f"{name} must be seconds or a timedelta, from nothing to {LONGEST_DELAY.days:,} days.")
-    return value
+@contextmanager
+def _as_invalid() -> Iterator[None]:
+    """What an argument of the store can't be, an option can't be either."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise InvalidTask(f"{error}.") from None
 
 
 def _is_moment(value: Any) -> bool:
     return isinstance(value, datetime) and timezone.is_aware(value) and EARLIEST <= value <= LATEST
-
-
-def _texts(name: str, values: Any) -> tuple[str, ...]:
-    is_list = isinstance(values, list | tuple | set | frozenset)
-    if not is_list or not all(isinstance(value, str) and value for value in values):
-        raise InvalidTask(f"{name} must be a list of texts that are not empty.")
-    for value in values:
-        _check_text(name, value, LONGEST_TAG)
-    return tuple(values)
-
-
-def _check_text(name: str, value: Any, longest: int) -> None:
-    """A name that would be altered is refused: it would be another one."""
-    if value is not None and not isinstance(value, str):
-        raise InvalidTask(f"{name} must be a text, not {value!r}.")
-    if value and len(value) > longest:
-        raise InvalidTask(f"{name} must have at most {longest:,} characters, not {len(value):,}.")
-    if value and clean_text(value) != value:
-        raise InvalidTask(f"{name} must be without NUL and lone surrogates, which PostgreSQL can't store.")
 
 
 def _after(delay: timedelta) -> datetime:
