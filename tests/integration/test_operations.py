@@ -7,6 +7,7 @@ somewhere on its way finds, or changes, the wrong one's.
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -281,7 +282,9 @@ def third() -> Iterator[None]:
 def test_these_are_all_the_operations() -> None:
     """One was added and nobody asked whether it stays in its cluster."""
     assert sorted(NAMES) == store.__all__
+    page = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
     for name in NAMES:
+        assert f"`{name}(" in page
         operation = getattr(store, name)
         assert operation.__name__ == name
         assert len(operation.__doc__ or "") > 20
