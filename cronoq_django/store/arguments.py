@@ -81,7 +81,7 @@ def span(name: str, value: Any, least: timedelta = timedelta()) -> timedelta:
 def moment(name: str, value: Any) -> datetime:
     """An instant. One without a zone is refused, not guessed."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise TypeError(f"{name} must be a datetime with a time zone, not {value!r}")
+        raise TypeError(f"{name} must be an aware datetime, one with a time zone, not {value!r}")
     if not EARLIEST <= value <= LATEST:
         raise ValueError(f"{name} must be between the years {EARLIEST.year} and {LATEST.year}, not {value}")
     return value

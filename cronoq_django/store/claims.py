@@ -10,7 +10,6 @@ cursors of theirs, is in `store/runs.py`.
         update_run(claimed.id, claimed.claim, status="succeeded", result=send(*claimed.args))
 """
 
-import json
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -139,8 +138,9 @@ def update_run(
     TypeError or ValueError, naming the argument. Nothing is written then.
     """
     word("status", status, (Status.RUNNING, Status.QUEUED, *ENDED))
-    if status == Status.RUNNING and (reason, result, error) != ("", None, ""):
-        raise ValueError("reason, result and error are of a run that is not running any more")
+    word("reason", reason, ("", *REASONS.get(Status(status), ())))
+    if status == Status.RUNNING and (result, error) != (None, ""):
+        raise ValueError("result and error are of a run that is not running any more")
     id_, key = run_id(run), (run_id(run), _claim(claim))
     with on_alias(using) as cursor:
         before = get_run(id_, using=using)
@@ -231,9 +231,10 @@ def _checked(one: Completion) -> Completion:
     if one.result is not None:
         if one.status != Status.SUCCEEDED:
             raise ValueError("result: only a run that succeeds has one")
+        stored = text("result", one.result, LONGEST_RESULT)
         try:
-            load_json(text("result", one.result, LONGEST_RESULT))
-        except json.JSONDecodeError as error:
+            dump_json(load_json(stored))  # NaN is read, but is no JSON
+        except ValueError as error:
             raise ValueError(f"result must be JSON text: {error}") from None
     delay = span("delay", one.delay)
     if delay and one.status != Status.QUEUED:

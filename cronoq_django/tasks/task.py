@@ -7,15 +7,13 @@ from datetime import datetime, timedelta
 from typing import Any, Self, TypedDict, Unpack
 from uuid import UUID
 
-from django.utils import timezone
-
 from cronoq_django import registry
 from cronoq_django.compat import DjangoTask, InvalidTask, TaskResult, TaskResultDoesNotExist, TaskResultMismatch
 from cronoq_django.models.choices import Condition
-from cronoq_django.models.fields import EARLIEST, LATEST, TEXT_LIMIT
+from cronoq_django.models.fields import TEXT_LIMIT
 from cronoq_django.schedules import Backoff
 from cronoq_django.store import clock
-from cronoq_django.store.arguments import number, span, text, texts
+from cronoq_django.store.arguments import moment, number, span, text, texts, word
 from cronoq_django.store.records import LONGEST_TAG, run_id
 from cronoq_django.store.runs import MOST_ATTEMPTS
 from cronoq_django.tasks.bound import Bound
@@ -123,23 +121,18 @@ class Task(DjangoTask):
             for name, longest in (("queue_name", 100), ("script", 500), ("key", TEXT_LIMIT), ("actor", 200)):
                 if (given := getattr(self, name)) is not None:
                     text("name" if name == "script" else name, given, longest, is_optional=True)
-            if isinstance(self.expires, timedelta):
-                span("expires", self.expires)
+            word("on_duplicate", self.on_duplicate, ("return", "raise"))
+            word("on", self.on, Condition.values)
+            if self.expires is not None:
+                (span if isinstance(self.expires, timedelta) else moment)("expires", self.expires)
+            if self.run_after is not None:
+                moment("run_after", self.run_after)
         if self.timeout is not None and not self.timeout:
             raise InvalidTask("timeout must be longer than nothing.")
         if not isinstance(self.backoff, Backoff):
             raise InvalidTask(f"backoff must be a Backoff, not {self.backoff!r}.")
         if self.key == "" or not self.queue_name:
             raise InvalidTask("key and queue_name must not be empty.")
-        if self.on_duplicate not in ("return", "raise"):
-            raise InvalidTask(f'on_duplicate must be "return" or "raise", not {self.on_duplicate!r}.')
-        if self.on not in Condition.values:
-            raise InvalidTask(f"on must be one of {', '.join(Condition.values)}, not {self.on!r}.")
-        if self.expires is not None and not isinstance(self.expires, timedelta) and not _is_moment(self.expires):
-            raise InvalidTask("expires must be an aware datetime or a timedelta.")
-        if self.run_after is not None and not _is_moment(self.run_after):
-            years = f"between the years {EARLIEST.year} and {LATEST.year}"
-            raise InvalidTask(f"run_after must be an aware datetime {years}, or a timedelta.")
 
     def using(self, **options: Unpack[RunOptions]) -> Self:  # type: ignore[override]
         """A copy with other options: see `Options` and `RunOptions`. None leaves one as it is. Raises InvalidTask."""
@@ -177,10 +170,6 @@ def _as_invalid() -> Iterator[None]:
         yield
     except (TypeError, ValueError) as error:
         raise InvalidTask(f"{error}.") from None
-
-
-def _is_moment(value: Any) -> bool:
-    return isinstance(value, datetime) and timezone.is_aware(value) and EARLIEST <= value <= LATEST
 
 
 def _after(delay: timedelta) -> datetime:
