@@ -2,15 +2,20 @@
 
 import asyncio
 import builtins
+import decimal
 import logging
 import os
 import signal
 import threading
 import time
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.db import OperationalError
 
 from cronoq_django import Backoff, Discard, Retry, Snooze, current_run, task
 from cronoq_django.models import Pool, Run
@@ -355,3 +360,77 @@ def outlive(folder: str, ending: str) -> str:
         case "cancel":
             raise CancelledByRequest
     return f"attempt {run.attempt}"
+
+
+@task(max_attempts=1)
+def spoil(kind: str) -> None:
+    """What else a task may leave, in its thread and in connections."""
+    from django.db import connection, connections, transaction
+
+    match kind:
+        case "no autocommit":
+            transaction.set_autocommit(False)
+            Pool.objects.create(name="never committed")
+        case "left atomic":
+            transaction.atomic().__enter__()
+            Pool.objects.create(name="never committed")
+        case "closed inside":
+            transaction.atomic().__enter__()
+            Pool.objects.create(name="never committed")
+            connection.close()
+        case "lost":
+            with connection.cursor() as cursor, suppress(OperationalError):
+                cursor.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        case "refusing":
+            _left.append(connection.execute_wrapper(_refuse))
+            _left[-1].__enter__()
+        case "other aliases":
+            for alias, changes in {"twin": {}, "memory": _IN_MEMORY}.items():
+                connections.databases.setdefault(alias, {**connections.databases["default"], **changes})
+                transaction.atomic(using=alias).__enter__()
+                with connections[alias].cursor() as cursor:
+                    cursor.execute("CREATE TEMP TABLE leftover (n int)")
+        case "decimals":
+            decimal.getcontext().prec = 3
+        case "event loop":
+            asyncio.set_event_loop(asyncio.new_event_loop())
+
+
+@task(max_attempts=1)
+async def spoil_async(kind: str) -> None:
+    """The same of a coroutine."""
+    await asyncio.sleep(0)
+    match kind:
+        case "cancels itself":
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(600)
+        case "leaves a task":
+            _left.append(asyncio.create_task(asyncio.sleep(600)))
+            await asyncio.sleep(0)
+        case "leaves a transaction":
+            await sync_to_async(spoil.func)("left atomic")
+        case _:
+            leave_a_mess.func(kind)
+
+
+_left: list[Any] = []  # else it would end with its last reference
+_IN_MEMORY = {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:", "OPTIONS": {}}
+
+
+def _refuse(*arguments: Any) -> None:
+    raise RuntimeError("no statement is let through")
+
+
+@task
+def outlook() -> list[Any]:
+    """All that a task may find changed."""
+    from django.db import connection
+
+    return [*session_of.func(), *surroundings.func(), connection.get_autocommit(), decimal.getcontext().prec]
+
+
+@task
+async def outlook_async() -> list[Any]:
+    return list(await sync_to_async(outlook.func)())

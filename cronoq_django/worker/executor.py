@@ -20,7 +20,7 @@ from typing import Any
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
-from django.db import close_old_connections, connections
+from django.db import connections
 from django.dispatch import Signal
 from psycopg.pq import TransactionStatus
 
@@ -342,7 +342,7 @@ class Executor:
         self._threads.submit(self._work, execution)
 
     def _work(self, execution: Execution) -> None:
-        close_old_connections()
+        reopen_connections()
         completion = execution.execute()
         clear_connections()
         if completion is not None:
@@ -360,25 +360,48 @@ def tell(signal: Signal, task: Any, result: TaskResult) -> None:
             logger.error("A receiver of a task signal failed: %r", receiver, exc_info=answer)
 
 
+def reopen_connections() -> None:
+    """See to the thread's connections before a task: what is too old for another one goes."""
+    _keep(_is_usable)
+
+
 def clear_connections() -> None:
-    """Leave the thread's connections as a task should find them: outside of any transaction, or closed."""
+    """Leave the thread's connections as a task should find them: with a session as new, or not there."""
+    _keep(_is_as_new)
+
+
+def _keep(may_stay: Callable[[Any], bool]) -> None:
+    """Close the thread's other connections, and forget what Django knew of them: that a block was left open, say, in
+    which one had been closed. Never raises: the run of a thread that did would be running for ever."""
     for connection in connections.all(initialized_only=True):
-        raw = connection.connection
-        info = getattr(raw, "info", None)
-        stuck = connection.in_atomic_block or (info is not None and info.transaction_status != TransactionStatus.IDLE)
         try:
-            if raw is not None and stuck:
-                connection.in_atomic_block = False
-                connection.savepoint_ids = []
-                connection.needs_rollback = False
-                connection.close()
+            connection.queries_log.clear()  # with DEBUG on, Django keeps the last 9,000
+            if may_stay(connection):
                 continue
-            connection.close_if_unusable_or_obsolete()
-            if connection.connection is not None:  # kept for the next task, which must not find this one's settings
-                with connection.cursor() as cursor:
-                    cursor.execute("DISCARD ALL")
-                connection.init_connection_state()
         except Exception:
-            logger.exception("A connection could not be cleared after a task: closed.")
+            logger.exception("A connection could not be kept for the next task.")
+        for opened in (connection.connection, connection):  # Django's only notes it in a block, but a pool must hear
             with suppress(Exception):
-                connection.close()
+                opened.close()
+        del connections[connection.alias]
+
+
+def _is_usable(connection: Any) -> bool:
+    connection.close_if_unusable_or_obsolete()
+    return connection.connection is not None
+
+
+def _is_as_new(connection: Any) -> bool:
+    """Whether it is open, and the session nobody's: nothing is set, held, listened to or prepared in it any more."""
+    raw = connection.connection
+    if raw is None or connection.in_atomic_block or not connection.autocommit:
+        return False
+    if connection.vendor == "postgresql":
+        if raw.info.transaction_status != TransactionStatus.IDLE:
+            return False
+        with connection.cursor() as cursor:
+            cursor.execute("DISCARD ALL")
+        connection.init_connection_state()
+        if getattr(connection, "pool", None):  # it sees to that when it connects, and gets this one back as it is
+            connection._configure_connection(raw)
+    return _is_usable(connection)

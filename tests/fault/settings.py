@@ -15,3 +15,5 @@ CRONOQ = {
 }
 
 DATABASES["default"]["CONN_MAX_AGE"] = env.json("CRONOQ_CONN_MAX_AGE", default=0)  # noqa: F405
+if env.bool("CRONOQ_POOL", default=False):
+    DATABASES["default"]["OPTIONS"]["pool"] = True  # noqa: F405
