@@ -2,8 +2,11 @@
 
 import logging
 import os
+import threading
 from multiprocessing.connection import Connection
 from typing import Any
+
+LAST_WORDS = 2.0  # seconds: for what ends by itself when its process does
 
 
 def child_main(control: Connection, options: dict[str, Any]) -> None:
@@ -21,6 +24,10 @@ def child_main(control: Connection, options: dict[str, Any]) -> None:
         # Its threads would keep the process alive, and the supervisor would go on renewing for it.
         logging.getLogger("cronoq.worker").exception("The worker ends.")
         os._exit(1)
+    # A thread that a task has left would hold the process, its memory and a stop, for as long as it likes.
+    end = threading.Timer(LAST_WORDS, os._exit, (0,))
+    end.daemon = True
+    end.start()
 
 
 def supervisor_main(options: dict[str, Any]) -> None:
