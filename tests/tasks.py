@@ -434,3 +434,19 @@ def outlook() -> list[Any]:
 @task
 async def outlook_async() -> list[Any]:
     return list(await sync_to_async(outlook.func)())
+
+
+@task(max_attempts=1)
+def count_pools() -> int:
+    return Pool.objects.count()
+
+
+@task(max_attempts=1)
+async def count_pools_async() -> int:
+    return await Pool.objects.acount()
+
+
+@task(max_attempts=1)
+async def count_pools_elsewhere() -> int:
+    """In a thread that is the task's own."""
+    return int(await sync_to_async(Pool.objects.count, thread_sensitive=False)())

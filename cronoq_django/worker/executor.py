@@ -13,16 +13,13 @@ import time
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from datetime import timedelta
 from inspect import iscoroutinefunction
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
-from django.db import connections
 from django.dispatch import Signal
-from psycopg.pq import TransactionStatus
 
 from cronoq_django import registry
 from cronoq_django.compat import DEFAULT_TASK_BACKEND_ALIAS, TaskContext, TaskResult, TaskResultStatus, task_started
@@ -35,6 +32,7 @@ from cronoq_django.store import clock
 from cronoq_django.store.runs import MOST_ATTEMPTS, ClaimedRun, Completion, Detail
 from cronoq_django.tasks.context import Report, RunContext, enter
 from cronoq_django.worker.charging import NEVER, Entry, Ledger
+from cronoq_django.worker.connections import clear_connections, reopen_connections, watch_connections
 
 logger = logging.getLogger("cronoq.worker")
 
@@ -336,6 +334,7 @@ class Executor:
     def __init__(self, pool: str, size: int, done: Callable[[Execution, Completion], None]) -> None:
         self._threads = ThreadPoolExecutor(size, thread_name_prefix=f"cronoq-{pool}")
         self._done = done
+        watch_connections()
 
     def submit(self, execution: Execution) -> None:
         """Execute in the next free thread; `done` is called there with the outcome."""
@@ -358,50 +357,3 @@ def tell(signal: Signal, task: Any, result: TaskResult) -> None:
     for receiver, answer in signal.send_robust(sender=type(task.get_backend()), task_result=result):
         if isinstance(answer, Exception):
             logger.error("A receiver of a task signal failed: %r", receiver, exc_info=answer)
-
-
-def reopen_connections() -> None:
-    """See to the thread's connections before a task: what is too old for another one goes."""
-    _keep(_is_usable)
-
-
-def clear_connections() -> None:
-    """Leave the thread's connections as a task should find them: with a session as new, or not there."""
-    _keep(_is_as_new)
-
-
-def _keep(may_stay: Callable[[Any], bool]) -> None:
-    """Close the thread's other connections, and forget what Django knew of them: that a block was left open, say, in
-    which one had been closed. Never raises: the run of a thread that did would be running for ever."""
-    for connection in connections.all(initialized_only=True):
-        try:
-            connection.queries_log.clear()  # with DEBUG on, Django keeps the last 9,000
-            if may_stay(connection):
-                continue
-        except Exception:
-            logger.exception("A connection could not be kept for the next task.")
-        for opened in (connection.connection, connection):  # Django's only notes it in a block, but a pool must hear
-            with suppress(Exception):
-                opened.close()
-        del connections[connection.alias]
-
-
-def _is_usable(connection: Any) -> bool:
-    connection.close_if_unusable_or_obsolete()
-    return connection.connection is not None
-
-
-def _is_as_new(connection: Any) -> bool:
-    """Whether it is open, and the session nobody's: nothing is set, held, listened to or prepared in it any more."""
-    raw = connection.connection
-    if raw is None or connection.in_atomic_block or not connection.autocommit:
-        return False
-    if connection.vendor == "postgresql":
-        if raw.info.transaction_status != TransactionStatus.IDLE:
-            return False
-        with connection.cursor() as cursor:
-            cursor.execute("DISCARD ALL")
-        connection.init_connection_state()
-        if getattr(connection, "pool", None):  # it sees to that when it connects, and gets this one back as it is
-            connection._configure_connection(raw)
-    return _is_usable(connection)

@@ -11,7 +11,7 @@ import pytest
 
 from tests.fault.clock import Clock
 from tests.fault.conftest import Fleet, fleet, pytest_runtest_makereport  # noqa: F401  (fixtures and hooks)
-from tests.fault.server import OwnServer, provided
+from tests.fault.server import OwnServer, own_server, provided, server  # noqa: F401  (fixtures)
 from tests.field.roads import road, set_aside  # noqa: F401  (fixtures)
 
 

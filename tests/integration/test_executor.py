@@ -11,7 +11,7 @@ from cronoq_django import registry
 from cronoq_django.models import Run
 from cronoq_django.models.choices import Reason, Status
 from cronoq_django.testing import run_pending
-from cronoq_django.worker.executor import clear_connections
+from cronoq_django.worker.connections import clear_connections
 from tests import tasks
 
 pytestmark = pytest.mark.django_db(transaction=True)
