@@ -67,6 +67,18 @@ class OwnServer(PrivatePostgres):
         """The one value that a query gives."""
         return self.query(sql, *params)[0][0]
 
+    def enqueue(self, script: str, *, pool: str = "default", max_attempts: int = 3) -> str:
+        """A run without arguments, with the notification that goes with it; its id."""
+        made = self.query(
+            "INSERT INTO cronoq_run (id, trigger, script, args, kwargs, status, pool, max_attempts, backoff) "
+            "VALUES (gen_random_uuid(), 'enqueue', %s, '[]', '{}', 'queued', %s, %s, '{\"first\": 0.5}') "
+            "RETURNING id, pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), '0')",
+            script,
+            pool,
+            max_attempts,
+        )
+        return str(made[0][0])
+
     def cut(self, who: str = "true") -> None:
         """End sessions of the database, all or those of which an expression holds, and wait until they are gone."""
         self.query(

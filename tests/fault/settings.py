@@ -11,6 +11,7 @@ CRONOQ = {
     "LEADER_DSN": env.str("CRONOQ_LEADER_DSN", default=""),
     "LEADER_TTL": env.float("CRONOQ_LEADER_TTL", default=3.0),
     "LEASE": env.float("CRONOQ_LEASE", default=3.0),
+    "POLL": env.float("CRONOQ_POLL", default=1.0),
     "GRACE": env.float("CRONOQ_GRACE", default=10.0),
 }
 

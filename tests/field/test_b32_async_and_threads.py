@@ -149,7 +149,8 @@ def test_b32_a_database_can_be_dropped_as_soon_as_its_worker_has_stopped(
 ) -> None:
     worker = fleet.worker(DATABASE_URL=server.app_url, CRONOQ_CONN_MAX_AGE="null")
     scripts = "tests.tasks.count_pools", "tests.tasks.count_pools_async", "tests.tasks.count_pools_elsewhere"
-    add_runs(server, *scripts)
+    for script in scripts:
+        server.enqueue(script)
     wait_until(lambda: server.value("SELECT count(*) FROM cronoq_run WHERE status = 'succeeded'") == len(scripts))
     assert worker.stop() == 0
     server.query("DROP DATABASE app", database="postgres")  # waits for nobody, and ends nobody's sessions
@@ -165,23 +166,14 @@ def test_b32_a_worker_that_is_refused_connections_waits_for_them(
         take_all(server, taken)
         server.cut("application_name <> 'taker'")
         wait_until(lambda: take_all(server, taken) or worker.output.count("unavailable") >= 6)
-        add_runs(server, "tests.tasks.count_pools")
+        server.enqueue("tests.tasks.count_pools", max_attempts=30)
     wait_until(lambda: server.value("SELECT count(*) FROM cronoq_run WHERE status = 'succeeded'") == 1)
     with ExitStack() as taken:
         take_all(server, taken)
-        add_runs(server, "tests.tasks.count_pools")
+        server.enqueue("tests.tasks.count_pools", max_attempts=30)
         wait_until(lambda: server.value("SELECT count(*) FROM cronoq_attempt WHERE error LIKE '%%connection%%'"))
     fleet.leader(DATABASE_URL=server.app_url)  # retries wait for one
     wait_until(lambda: server.value("SELECT count(*) FROM cronoq_run WHERE finished_at IS NULL") == 0)
     assert server.value("SELECT bool_and(status = 'succeeded') FROM cronoq_run")
     assert server.value("SELECT count(*) FROM cronoq_worker") == 1
     assert worker.stop() == 0
-
-
-def add_runs(server: OwnServer, *scripts: str) -> None:
-    for script in scripts:
-        server.query(
-            "INSERT INTO cronoq_run (id, trigger, script, args, kwargs, status, max_attempts, backoff) "
-            "VALUES (gen_random_uuid(), 'enqueue', %s, '[]', '{}', 'queued', 30, '{\"first\": 0.5}')",
-            script,
-        )
