@@ -12,7 +12,10 @@ from cronoq_django.store.session import alias_of
 
 
 def status(*, using: str | None = None) -> dict[str, Any]:
-    """Leader, standbys, stages, workers, queues, jobs with errors, this host's tz data; times are aware, in UTC."""
+    """Leader, standbys, stages, workers, runs, those that are ready, jobs with errors, this host's tz data.
+
+    Times are aware, in UTC.
+    """
     alias = alias_of(using)
     queues = Run.objects.using(alias).filter(status__in=OPEN).values("pool", "status")
     return {
@@ -31,6 +34,14 @@ def status(*, using: str | None = None) -> dict[str, Any]:
             .values("name", "status", "pools", "running", "last_heartbeat_at")
         ),
         "runs": list(queues.annotate(count=Count("pk"), oldest_due_at=Min("due_at")).order_by("pool", "status")),
+        "ready": list(
+            Run.objects.using(alias)
+            .filter(status="queued")
+            .values("pool", "priority")
+            .annotate(count=Count("pk"), oldest_due_at=Min("due_at"))
+            .annotate(oldest_age=_since("oldest_due_at"))
+            .order_by("pool", "-priority")
+        ),  # priority is strict: what waits behind more urgent work shows here, and nowhere else
         "jobs_with_errors": list(
             JobState.objects.using(alias).exclude(error="").values("job__name", "error").order_by("job__name")
         ),

@@ -41,6 +41,9 @@ class Command(ClusterCommand):
         for queue in found["runs"]:
             due = f"oldest due {queue['oldest_due_at']:%Y-%m-%d %H:%M:%S}"
             say(f"Runs      {queue['pool']}: {queue['count']} {queue['status']}, {due}")
+        for ready in found["ready"]:
+            oldest = f"the oldest for {_seconds(ready['oldest_age'])}"
+            say(f"Ready     {ready['pool']}, priority {ready['priority']}: {ready['count']}, {oldest}")
         for stage in found["stages"]:
             say(f"Stage     {_stage(stage)}")
         for job in found["jobs_with_errors"]:
