@@ -27,8 +27,8 @@ from tests.fault.test_server_trouble import add_jobs, assert_one_run_a_slot, cou
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
 IS_LONG = int(os.environ.get("CRONOQ_REPEATS", "1")) > 1
-OUTAGE = 20.0 if IS_LONG else 5.0  # seconds
-TASKS = 10 if IS_LONG else 2  # after the cuts, and once more after the outage
+OUTAGE = 20.0 if IS_LONG else 4.0  # seconds
+TASKS = 20 if IS_LONG else 1  # after the cuts, and once more after the outage
 QUIET = 3.0  # seconds without work: by then the next poll is two seconds away
 SESSIONS = 3  # the leader's, the supervisor's, and its child's
 
