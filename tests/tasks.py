@@ -450,3 +450,11 @@ async def count_pools_async() -> int:
 async def count_pools_elsewhere() -> int:
     """In a thread that is the task's own."""
     return int(await sync_to_async(Pool.objects.count, thread_sensitive=False)())
+
+
+@task(max_attempts=1)
+def count_pools_twice(seconds: float) -> int:
+    """Ask the database, take some time, and ask again."""
+    before = Pool.objects.count()
+    time.sleep(seconds)
+    return Pool.objects.count() - before

@@ -67,13 +67,14 @@ class OwnServer(PrivatePostgres):
         """The one value that a query gives."""
         return self.query(sql, *params)[0][0]
 
-    def enqueue(self, script: str, *, pool: str = "default", max_attempts: int = 3) -> str:
-        """A run without arguments, with the notification that goes with it; its id."""
+    def enqueue(self, script: str, *, args: str = "[]", pool: str = "default", max_attempts: int = 3) -> str:
+        """A run, with the notification that goes with it; its id."""
         made = self.query(
             "INSERT INTO cronoq_run (id, trigger, script, args, kwargs, status, pool, max_attempts, backoff) "
-            "VALUES (gen_random_uuid(), 'enqueue', %s, '[]', '{}', 'queued', %s, %s, '{\"first\": 0.5}') "
+            "VALUES (gen_random_uuid(), 'enqueue', %s, %s, '{}', 'queued', %s, %s, '{\"first\": 0.5}') "
             "RETURNING id, pg_notify(cronoq_channel(current_schema(), 'pool:' || pool), '0')",
             script,
+            args,
             pool,
             max_attempts,
         )

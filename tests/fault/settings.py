@@ -13,6 +13,7 @@ CRONOQ = {
     "LEASE": env.float("CRONOQ_LEASE", default=3.0),
     "POLL": env.float("CRONOQ_POLL", default=1.0),
     "GRACE": env.float("CRONOQ_GRACE", default=10.0),
+    "RETENTION": env.json("CRONOQ_RETENTION", default={}),
 }
 
 DATABASES["default"]["CONN_MAX_AGE"] = env.json("CRONOQ_CONN_MAX_AGE", default=0)  # noqa: F405
