@@ -458,3 +458,11 @@ def count_pools_twice(seconds: float) -> int:
     before = Pool.objects.count()
     time.sleep(seconds)
     return Pool.objects.count() - before
+
+
+@task
+def queries_noted() -> int:
+    """How many queries Django has noted on this connection when a task begins."""
+    from django.db import connection
+
+    return len(connection.queries_log)
