@@ -36,7 +36,7 @@ from cronoq_django.store.runs import ClaimedRun, Completed, Completion, Detail, 
 from cronoq_django.store.session import Session, connect, listen, transaction
 from cronoq_django.store.workers import heartbeat_worker, register_worker, someone_knows
 from cronoq_django.tasks.context import RunLog
-from cronoq_django.worker.charging import NEVER, Ledger
+from cronoq_django.worker.charging import Ledger
 from cronoq_django.worker.claimer import Claimer
 from cronoq_django.worker.completer import Completer, Finished
 from cronoq_django.worker.executor import CancelledByRequest, Execution, Executor, LeaseLost, TimedOut
@@ -294,9 +294,9 @@ class Child:
 
     def _retire_if_due(self) -> None:
         """Drain, without a deadline, after so many runs, or grown so big; the supervisor starts another child."""
-        if self._draining or not (self._max_runs or self._max_rss):
-            return
-        if self._executed >= (self._max_runs or NEVER) or resident() >= (self._max_rss or NEVER):
+        has_done = self._max_runs is not None and self._executed >= self._max_runs
+        has_grown = self._max_rss is not None and resident() >= self._max_rss
+        if not self._draining and (has_done or has_grown):
             logger.info("Worker %s is replaced: %d runs, %d MB.", self._name, self._executed, resident() >> 20)
             self._draining = True
             self._control.send("retiring")
