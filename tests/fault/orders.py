@@ -13,14 +13,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from cronoq_django.store import statements
 from cronoq_django.store.session import Session, connect, transaction
 
 PATIENT = {"lock_timeout": "30s", "statement_timeout": "30s"}  # for who is to wait until another lets go
 
 Work = Callable[[Any], Any]
-NOTHING = (
-    object()
-)  # what a work comes to that has changed and locked nothing: when it commits is all the same, and no step
+NOTHING = object()  # what a work comes to that changed and locked nothing: its commit is no step, it is all the same
 
 
 @dataclass(frozen=True)
@@ -193,3 +194,10 @@ class Orders:
                 actor.is_waiting = True
                 return
         actor.is_waiting = False
+
+
+def break_statement(monkeypatch: pytest.MonkeyPatch, name: str, part: str, broken: str) -> None:
+    """From now on that statement has `broken` where it had `part`: the orders have to find it out."""
+    whole = statements.statement
+    assert part in whole(name)
+    monkeypatch.setattr(statements, "statement", lambda n: whole(n).replace(part, broken) if n == name else whole(n))

@@ -29,12 +29,12 @@ from cronoq_django.errors import NotFound, Unavailable, is_unavailable
 from cronoq_django.models import Run
 from cronoq_django.models.choices import TERMINAL, Outcome, Reason, Status
 from cronoq_django.models.ids import uuid7
-from cronoq_django.store import runs, statements
+from cronoq_django.store import runs
 from cronoq_django.store.runs import Completion, NewRun
 from cronoq_django.store.session import connect, transaction
 from cronoq_django.store.submit import submit_runs
 
-from .orders import PATIENT, Orders, Part, Prepare, Work
+from .orders import PATIENT, Orders, Part, Prepare, Work, break_statement
 
 pytestmark = [pytest.mark.fault, pytest.mark.django_db(transaction=True)]
 
@@ -345,11 +345,8 @@ def test_prune_does_not_decide_by_what_it_saw_before_it_had_the_lock(
     row was deleted, and the run that waited for it skipped, although what it waited for had succeeded.
 
     The instant is held open by an advisory lock within the statement, for which prune waits where it would go on."""
-    whole = statements.statement
     old = "AND NOT run.key_held"
-    assert whole("old_runs").count(old) == 1
-    held = f"{old} AND pg_advisory_xact_lock_shared(4711) IS NOT NULL"
-    monkeypatch.setattr(statements, "statement", lambda n: whole(n).replace(old, held) if n == "old_runs" else whole(n))
+    break_statement(monkeypatch, "old_runs", old, f"{old} AND pg_advisory_xact_lock_shared(4711) IS NOT NULL")
     prerequisite, run = race.add("succeeded"), uuid7()
     pruner, gate = connect("default", name="pruner", settings=PATIENT), connect("default", name="gate")
 
@@ -432,9 +429,7 @@ def test_a_broken_statement_is_found_out(
     race: Race, monkeypatch: pytest.MonkeyPatch, name: str, part: str, broken: str
 ) -> None:
     """A race that cannot be lost proves nothing."""
-    whole = statements.statement
-    assert part in whole(name)
-    monkeypatch.setattr(statements, "statement", lambda n: whole(n).replace(part, broken) if n == name else whole(n))
+    break_statement(monkeypatch, name, part, broken)
     with pytest.raises(AssertionError, match="in the order"):
         race.every_order(committed_while_it_ends(race, ENDS["success"]))
         race.every_order(ended_together(race, succeeding, succeeding, "holder"))
