@@ -9,10 +9,19 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
-from cronoq_django.models.fields import TEXT_LIMIT
-from cronoq_django.store.runs import MOST_SETTLED, ClaimedRun, Completed, Completion, Detail, Key, claimed, outcomes_of
+from cronoq_django.store.runs import (
+    MOST_SETTLED,
+    ClaimedRun,
+    Completed,
+    Completion,
+    Detail,
+    Key,
+    begun_of,
+    claimed,
+    outcomes_of,
+    said_in,
+)
 from cronoq_django.store.session import Session, pipelined
-from cronoq_django.store.statements import as_json
 
 
 @dataclass(slots=True)
@@ -36,14 +45,13 @@ def write_round(
     done = Round()
     with pipelined(session) as ask:
         if details:
-            ask("write_details", details=as_json(details, message=2000, log=TEXT_LIMIT))
+            ask("write_details", details=said_in(details))
         if completions:
             outcomes = ask("complete_runs", completions=outcomes_of(completions), now=None)
             ended = [one.id for one in completions]
             dependants = ask("lock_dependants", prerequisites=ended, limit=MOST_SETTLED, now=None)
         if begun:
-            ids, tokens, ago = zip(*begun, strict=True)
-            marked = ask("mark_started", ids=list(ids), claims=list(tokens), ago=list(ago))
+            marked = ask("mark_started", **begun_of(begun))
         answers = [ask("claim_runs", **claim, now=None) for claim in claims]
         if completions:
             done.completed = Completed.read(outcomes())

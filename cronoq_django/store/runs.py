@@ -178,16 +178,25 @@ def write_details(cursor: Cursor, details: Sequence[Detail]) -> None:
     """Keep what runs say of themselves. A stale claim writes nothing. In a transaction of its own, or before the end of
     the runs, with which their claims are gone."""
     if details:
-        count(cursor, "write_details", details=as_json(details, message=2000, log=TEXT_LIMIT))
+        count(cursor, "write_details", details=said_in(details))
+
+
+def said_in(details: Sequence[Detail]) -> str:
+    """What the statement that keeps details is told."""
+    return as_json(details, message=2000, log=TEXT_LIMIT)
 
 
 def mark_started(cursor: Cursor, begun: Sequence[tuple[UUID, int, timedelta]]) -> set[Key]:
     """Note that claimed runs (id, claim) began so long ago; those noted. The rest are busy, or not owned any more."""
     if not begun:
         return set()
+    return {(row[0], row[1]) for row in run(cursor, "mark_started", **begun_of(begun))}
+
+
+def begun_of(begun: Sequence[tuple[UUID, int, timedelta]]) -> dict[str, Any]:
+    """What the statement that marks is told."""
     ids, claims, ago = zip(*begun, strict=True)
-    rows = run(cursor, "mark_started", ids=list(ids), claims=list(claims), ago=list(ago))
-    return {(row[0], row[1]) for row in rows}
+    return {"ids": list(ids), "claims": list(claims), "ago": list(ago)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,23 +248,17 @@ def owned_runs(cursor: Cursor, worker: UUID) -> list[ClaimedRun]:
 
 
 def take_back_from(
-    cursor: Cursor, worker: UUID, *, begun: Collection[int] | None = None, why: str = "", limit: int = 1000
+    cursor: Cursor, worker: UUID, *, begun: Collection[int] | None = None, why: str = ""
 ) -> dict[UUID, Status]:
     """Take back everything that a dead worker ran. Only its own supervisor may say that it is dead.
 
     `begun`: the claims whose attempts are lost; the others go back uncharged, and say `why`. Without it the rows tell.
     """
-    rows = run(
-        cursor,
-        "take_back_runs",
-        worker=worker,
-        begun=None if begun is None else list(begun),
-        why=clean_text(why),
-        limit=limit,
-        lease=None,
-        now=None,
-    )
-    return _taken_back(cursor, rows)
+    dead: dict[str, Any] = {"worker": worker, "begun": None if begun is None else list(begun), "why": clean_text(why)}
+    taken_back: dict[UUID, Status] = {}
+    while rows := run(cursor, "take_back_runs", **dead, limit=1000, lease=None, now=None):
+        taken_back |= _taken_back(cursor, rows)
+    return taken_back
 
 
 def settle_after(cursor: Cursor, ended: Sequence[UUID], *, now: datetime | None = None) -> int:

@@ -172,6 +172,16 @@ def test_a_day_is_24_hours_in_a_session_of_any_zone(cursor: Any) -> None:
     assert Run.objects.get().due_at == before + timedelta(days=1)
 
 
+def test_all_that_a_dead_worker_had_is_taken_back(cursor: Any) -> None:
+    """However much: what was left over after a thousand had to wait for its leases, and the rows had to tell."""
+    add(cursor, *[a_run() for _ in range(2500)])
+    claimed = claim(cursor, limit=2500)
+    taken_back = runs.take_back_from(cursor, WORKER, begun=[one.claim for one in claimed[:5]])
+    assert taken_back.keys() == {one.id for one in claimed}
+    assert Run.objects.filter(status=Status.QUEUED, attempts=0).count() == 2495
+    assert Run.objects.filter(status=Status.QUEUED, attempts=1).count() == 5
+
+
 def test_suspects_are_claimed_one_at_a_time(cursor: Any) -> None:
     """Runs that were lost together came back together, and were lost together again: beside one that killed its worker
     three times, three others failed."""
